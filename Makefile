@@ -1,0 +1,110 @@
+# weir's build. `make help` lists the targets. Each part with C sources has a build.mk of its own,
+# which adds to the lists below; nothing is written outside build/ and cgo/lib/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+BUILD := build
+CC ?= gcc
+GO ?= go
+CLANG_FORMAT ?= clang-format
+VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1)
+GO_LDFLAGS := -X main.version=$(VERSION)
+
+BUILD_TARGETS :=
+TEST_TARGETS :=
+SANITIZE_TARGETS :=
+GENERATE_TARGETS :=
+BENCH_TARGETS :=
+
+-include cgo/build.mk
+-include tests/sim/build.mk
+-include tests/sim/ptx/build.mk
+-include tests/sim/nvml/build.mk
+-include tests/sim/cudart/build.mk
+-include tests/sim/programs/build.mk
+-include tests/bench/build.mk
+-include tests/e2e/build.mk
+-include tests/demo/build.mk
+
+GO_SOURCES := $(shell find agent cgo tests -name '*.go' -not -name '*_test.go' 2>/dev/null)
+C_SOURCES := $(shell find cgo tests -name '*.[ch]' 2>/dev/null)
+SH_SOURCES := .ci/run $(shell find tests cgo packaging -name '*.sh' 2>/dev/null)
+
+## help: list the targets
+.PHONY: help
+help:
+	@sed -n 's/^## \([a-z-]*\): /\1\t/p' $(MAKEFILE_LIST) | sort -u | \
+	  while IFS=$$'\t' read -r name text; do printf '  make %-15s %s\n' "$$name" "$$text"; done
+
+## build: everything that is installed, and the simulated GPU, under build/
+.PHONY: build
+build: $(BUILD)/weir $(BUILD_TARGETS)
+
+$(BUILD)/weir: $(GO_SOURCES) $(C_SOURCES) go.mod go.sum $(BUILD)/libweir.so CHANGELOG.md | $(BUILD)
+	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $@ ./agent/cmd/weir
+
+$(BUILD):
+	mkdir -p $@
+
+## demo: two programs share one GPU (simulated where there is none) under caps; about half a minute
+.PHONY: demo
+demo: build
+	tests/demo/demo.sh
+
+## test: everything that can be checked on this machine; installs Debian packages it needs if root
+.PHONY: test
+test: test-packages build lint check-generate unit sanitize e2e chaos
+
+.PHONY: test-packages
+test-packages:
+	tests/packages.sh
+
+.PHONY: unit
+unit: build $(TEST_TARGETS)
+	$(GO) test $$($(GO) list ./... | grep -v -e '^weir/tests/e2e' -e '^weir/tests/chaos')
+	$(GO) test -race ./agent/...
+
+.PHONY: sanitize
+sanitize: $(SANITIZE_TARGETS)
+
+## e2e: whole-system tests, on the simulated GPU
+.PHONY: e2e
+e2e: build
+	$(GO) test -count=1 -timeout 20m ./tests/e2e/... ./tests/cases/...
+
+## chaos: kills, stops and restarts, on the simulated GPU
+.PHONY: chaos
+chaos: build
+	$(GO) test -count=1 -timeout 20m ./tests/chaos/...
+
+## bench: print measured figures beside what was promised; SECTION=name runs one part, LONG=1 fully
+.PHONY: bench
+bench: build $(BENCH_TARGETS)
+	tests/bench/run.sh $(if $(SECTION),--section $(SECTION)) $(if $(LONG),--long)
+
+## lint: format, vet, static checks, and the rules of the layout
+.PHONY: lint
+lint:
+	test -z "$$(gofmt -l agent cgo tests | tee /dev/stderr)"
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	tests/lint.sh clang-format $(CLANG_FORMAT) $(C_SOURCES)
+	tests/lint.sh shellcheck shellcheck $(SH_SOURCES)
+	$(GO) test -count=1 ./tests/layout/...
+
+## generate: make anew what is generated and committed
+.PHONY: generate
+generate: $(GENERATE_TARGETS)
+	$(GO) generate ./...
+
+## check-generate: prove that what is generated and committed is current
+.PHONY: check-generate
+check-generate:
+	tests/check-generate.sh
+
+## clean: remove what was built
+.PHONY: clean
+clean:
+	rm -rf $(BUILD) cgo/lib/libweir.so

@@ -1,0 +1,75 @@
+//go:build ignore
+
+// Input of `go tool cgo -godefs`: names the C declarations that types.go gets Go forms of.
+
+package abi
+
+/*
+#include "weir_abi.h"
+*/
+import "C"
+
+const (
+	Version        = C.WEIR_ABI_VERSION
+	Oldest         = C.WEIR_ABI_OLDEST
+	GPUsMax        = C.WEIR_GPUS_MAX
+	MsgBytesMax    = C.WEIR_MSG_BYTES_MAX
+	PageBytes      = C.WEIR_PAGE_BYTES
+	SessionsMax    = C.WEIR_SESSIONS_MAX
+	HelloMagic     = C.WEIR_HELLO_MAGIC
+	ControlMagic   = C.WEIR_CONTROL_MAGIC
+	UsageMagic     = C.WEIR_USAGE_MAGIC
+	Unlimited      = C.WEIR_UNLIMITED
+	MsgHello       = C.WEIR_MSG_HELLO
+	MsgWelcome     = C.WEIR_MSG_WELCOME
+	MsgRequest     = C.WEIR_MSG_REQUEST
+	MsgVerdict     = C.WEIR_MSG_VERDICT
+	MsgQuery       = C.WEIR_MSG_QUERY
+	MsgAnswer      = C.WEIR_MSG_ANSWER
+	MsgNote        = C.WEIR_MSG_NOTE
+	MsgClose       = C.WEIR_MSG_CLOSE
+	KindPlain      = C.WEIR_KIND_PLAIN
+	KindPitched    = C.WEIR_KIND_PITCHED
+	KindManaged    = C.WEIR_KIND_MANAGED
+	Granted        = C.WEIR_GRANTED
+	OverCap        = C.WEIR_OVER_CAP
+	NoSuchGPU      = C.WEIR_NO_SUCH_GPU
+	CloseProtocol  = C.WEIR_CLOSE_PROTOCOL
+	CloseVersion   = C.WEIR_CLOSE_VERSION
+	CloseIdentity  = C.WEIR_CLOSE_IDENTITY
+	ClosePage      = C.WEIR_CLOSE_PAGE
+	CloseLimit     = C.WEIR_CLOSE_LIMIT
+	CloseShutdown  = C.WEIR_CLOSE_SHUTDOWN
+	NoteRefused    = C.WEIR_NOTE_REFUSED
+	NoteDriverOOM  = C.WEIR_NOTE_DRIVER_OOM
+	NoteUnknownGPU = C.WEIR_NOTE_UNKNOWN_GPU
+	NoteForked     = C.WEIR_NOTE_FORKED
+)
+
+type Header C.struct_weir_header
+
+type Held C.struct_weir_held
+
+type Hello C.struct_weir_hello
+
+type Welcome C.struct_weir_welcome
+
+type Request C.struct_weir_request
+
+type Verdict C.struct_weir_verdict
+
+type Query C.struct_weir_query
+
+type Answer C.struct_weir_answer
+
+type Note C.struct_weir_note
+
+type Close C.struct_weir_close
+
+type GPUControl C.struct_weir_gpu_control
+
+type ControlPage C.struct_weir_control_page
+
+type GPUUsage C.struct_weir_gpu_usage
+
+type UsagePage C.struct_weir_usage_page

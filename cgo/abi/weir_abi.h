@@ -1,0 +1,260 @@
+// weir_abi.h: everything that crosses a process boundary between the library and the agent.
+//
+// This is the only declaration; agent-side Go types are generated from it (types.go). Invariants:
+//   - fixed-width little-endian integers, explicit padding, every offset asserted below;
+//   - no lock lives in shared memory: any process may die between two instructions;
+//   - the control page is written by the agent only and sealed against the tenant;
+//   - the usage page is hostile input to the agent: it reads one word at a time and checks it.
+#ifndef WEIR_ABI_H
+#define WEIR_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The version of this file. HELLO offers a range, WELCOME names the one in use.
+#define WEIR_ABI_VERSION 1u
+#define WEIR_ABI_OLDEST 1u
+
+// 8 cards of 7 MIG instances and some to spare.
+#define WEIR_GPUS_MAX 64u
+// Longest message in either direction, in bytes.
+#define WEIR_MSG_BYTES_MAX 2304u
+// Both pages are exactly this long, in bytes. A page of another size is refused.
+#define WEIR_PAGE_BYTES 16384u
+// Sessions one container may have, connections waiting for HELLO included.
+#define WEIR_SESSIONS_MAX 4096u
+// Longest futex wait of the library before it looks whether the agent is alive, in milliseconds.
+#define WEIR_WAIT_MS_MAX 100u
+
+#define WEIR_HELLO_MAGIC 0x52494557u    // "WEIR"
+#define WEIR_CONTROL_MAGIC 0x434c5452u  // "RTLC"
+#define WEIR_USAGE_MAGIC 0x47535557u    // "WUSG"
+
+// A cap of "none". Any other value is a number of bytes.
+#define WEIR_UNLIMITED UINT64_MAX
+
+enum weir_msg_type {
+    WEIR_MSG_HELLO = 1,    // library -> agent: first message of a connection
+    WEIR_MSG_WELCOME = 2,  // agent -> library: carries the control page and the usage page
+    WEIR_MSG_REQUEST = 3,  // library -> agent: more credit for one allocation
+    WEIR_MSG_VERDICT = 4,  // agent -> library: answer to a REQUEST
+    WEIR_MSG_QUERY = 5,    // library -> agent: how much could this session still allocate?
+    WEIR_MSG_ANSWER = 6,   // agent -> library: answer to a QUERY
+    WEIR_MSG_NOTE = 7,     // library -> agent: something an operator should see; no answer
+    WEIR_MSG_CLOSE = 8,    // agent -> library: the last message of a connection, with its reason
+};
+
+// What a REQUEST is for. It names the allocation in events; all kinds draw on one credit.
+enum weir_kind {
+    WEIR_KIND_PLAIN = 1,
+    WEIR_KIND_PITCHED = 2,
+    WEIR_KIND_MANAGED = 3,
+};
+
+enum weir_verdict_code {
+    WEIR_GRANTED = 1,      // granted_bytes belongs to the asking thread, outside the credit word
+    WEIR_OVER_CAP = 2,     // charges + request > cap, after all unused credit was recalled
+    WEIR_NO_SUCH_GPU = 3,  // the index names no GPU of the control page
+};
+
+enum weir_close_reason {
+    WEIR_CLOSE_PROTOCOL = 1,  // unknown type, bad length, out of order, or a field out of range
+    WEIR_CLOSE_VERSION = 2,   // no common ABI version
+    WEIR_CLOSE_IDENTITY = 3,  // the peer is not a process of this container
+    WEIR_CLOSE_PAGE = 4,      // the usage page claims more than was granted
+    WEIR_CLOSE_LIMIT = 5,     // too many sessions
+    WEIR_CLOSE_SHUTDOWN = 6,  // the agent is stopping: reconnect with back-off
+};
+
+enum weir_note_code {
+    WEIR_NOTE_REFUSED = 1,  // allocation refused without the agent (away); a = gpu, b = bytes
+    WEIR_NOTE_DRIVER_OOM =
+        2,  // the driver itself was out of memory below the cap; a = gpu, b = bytes
+    WEIR_NOTE_UNKNOWN_GPU = 3,  // a device that the control page does not list; a = ordinal
+    WEIR_NOTE_FORKED = 4,       // this process is a fork of one that used CUDA
+};
+
+// Every message begins so. `seq` of an answer is that of its question; questions never use 0.
+struct weir_header {
+    uint16_t type;   // enum weir_msg_type
+    uint16_t bytes;  // length of the whole message
+    uint32_t seq;
+};
+
+// What a session holds on one GPU, as it declares it anew after a reconnect.
+struct weir_held {
+    uint8_t uuid[16];
+    uint64_t bytes;  // charged bytes of its live allocations, unused credit not included
+};
+
+struct weir_hello {
+    struct weir_header header;
+    uint32_t magic;  // WEIR_HELLO_MAGIC
+    uint16_t abi_oldest;
+    uint16_t abi_newest;
+    uint32_t driver_version;  // as cuDriverGetVersion gives it; 0 where not known
+    uint32_t pid;             // as the process sees itself (its own pid namespace); for display
+    uint64_t session;         // 0, or the id of this process's previous session
+    uint64_t usage_inode;     // 0, or the inode of the previous session's usage page
+    uint32_t held_count;      // entries of `held` in use
+    uint32_t reserved;        // zero
+    char library[32];         // version of the library, zero-terminated
+    char program[64];         // base name of the executable, zero-terminated
+    struct weir_held held[WEIR_GPUS_MAX];
+};
+
+struct weir_welcome {
+    struct weir_header header;
+    uint16_t abi;
+    uint16_t gpu_count;
+    uint32_t
+        agent_wait_ms;  // how long an allocation waits for an absent agent before it is refused
+    uint64_t session;
+    uint32_t page_bytes;  // WEIR_PAGE_BYTES
+    uint32_t flags;       // reserved, zero
+};
+
+struct weir_request {
+    struct weir_header header;
+    uint32_t gpu;    // index into the control page
+    uint32_t kind;   // enum weir_kind
+    uint64_t bytes;  // what is missing for this allocation, in charge units' bytes; never 0
+};
+
+struct weir_verdict {
+    struct weir_header header;
+    uint32_t verdict;  // enum weir_verdict_code
+    uint32_t gpu;
+    uint64_t granted_bytes;  // equals what was asked, or 0
+    uint64_t charged_bytes;  // of the container on this GPU, after the verdict
+    uint64_t cap_bytes;
+};
+
+struct weir_query {
+    struct weir_header header;
+    uint32_t gpu;
+    uint32_t reserved;
+};
+
+struct weir_answer {
+    struct weir_header header;
+    uint32_t gpu;
+    uint32_t reserved;
+    uint64_t
+        free_bytes;  // what one allocation of this session could still get, own credit included
+    uint64_t cap_bytes;
+};
+
+struct weir_note {
+    struct weir_header header;
+    uint32_t code;  // enum weir_note_code
+    uint32_t a;
+    uint64_t b;
+};
+
+struct weir_close {
+    struct weir_header header;
+    uint32_t reason;  // enum weir_close_reason
+    uint32_t reserved;
+    char text[96];  // zero-terminated, names what was wrong
+};
+
+// One GPU of the control page. `sequence` is odd while the agent writes the words after it.
+struct weir_gpu_control {
+    uint8_t uuid[16];  // constant for the life of the page
+    uint32_t sequence;
+    uint32_t holders;        // sessions of the container with a charge on this GPU
+    uint64_t cap_bytes;      // WEIR_UNLIMITED or bytes
+    uint64_t charged_bytes;  // of all sessions: what they hold and what credit they have
+    uint64_t reserved[11];   // lease words and futexes come here
+};
+
+// Agent -> library; one memfd a container, sealed SHRINK|GROW|FUTURE_WRITE|SEAL.
+struct weir_control_page {
+    uint32_t magic;  // WEIR_CONTROL_MAGIC
+    uint32_t abi;
+    uint32_t gpu_count;
+    uint32_t ended;  // futex; 1 once this page is out of date, set before the agent lets go of it
+    uint64_t generation;
+    uint64_t reserved[13];
+    struct weir_gpu_control gpus[WEIR_GPUS_MAX];
+};
+
+// One GPU of the usage page.
+struct weir_gpu_usage {
+    // Bytes granted to this session and not in use. Taken by compare-and-swap from either side:
+    // the library takes for an allocation and gives back at a free, the agent adds and recalls.
+    uint64_t credit_bytes;
+    uint64_t reserved[15];
+};
+
+// Library <-> agent; one memfd a session, made and sealed (SHRINK|GROW|SEAL) by the agent.
+struct weir_usage_page {
+    uint32_t magic;  // WEIR_USAGE_MAGIC
+    uint32_t abi;
+    uint64_t session;
+    uint64_t reserved[14];
+    struct weir_gpu_usage gpus[WEIR_GPUS_MAX];
+};
+
+#define WEIR_ASSERT_AT(type, field, at)                                                            \
+    _Static_assert(offsetof(struct type, field) == (at), #type "." #field " moved")
+#define WEIR_ASSERT_SIZE(type, bytes)                                                              \
+    _Static_assert(sizeof(struct type) == (bytes), #type " resized")
+
+WEIR_ASSERT_SIZE(weir_header, 8);
+WEIR_ASSERT_AT(weir_hello, magic, 8);
+WEIR_ASSERT_AT(weir_hello, driver_version, 16);
+WEIR_ASSERT_AT(weir_hello, session, 24);
+WEIR_ASSERT_AT(weir_hello, usage_inode, 32);
+WEIR_ASSERT_AT(weir_hello, held_count, 40);
+WEIR_ASSERT_AT(weir_hello, library, 48);
+WEIR_ASSERT_AT(weir_hello, program, 80);
+WEIR_ASSERT_AT(weir_hello, held, 144);
+WEIR_ASSERT_AT(weir_held, bytes, 16);
+WEIR_ASSERT_SIZE(weir_held, 24);
+WEIR_ASSERT_SIZE(weir_hello, 144 + 24 * WEIR_GPUS_MAX);
+WEIR_ASSERT_AT(weir_welcome, abi, 8);
+WEIR_ASSERT_AT(weir_welcome, agent_wait_ms, 12);
+WEIR_ASSERT_AT(weir_welcome, session, 16);
+WEIR_ASSERT_AT(weir_welcome, page_bytes, 24);
+WEIR_ASSERT_SIZE(weir_welcome, 32);
+WEIR_ASSERT_AT(weir_request, gpu, 8);
+WEIR_ASSERT_AT(weir_request, kind, 12);
+WEIR_ASSERT_AT(weir_request, bytes, 16);
+WEIR_ASSERT_SIZE(weir_request, 24);
+WEIR_ASSERT_AT(weir_verdict, verdict, 8);
+WEIR_ASSERT_AT(weir_verdict, granted_bytes, 16);
+WEIR_ASSERT_AT(weir_verdict, charged_bytes, 24);
+WEIR_ASSERT_AT(weir_verdict, cap_bytes, 32);
+WEIR_ASSERT_SIZE(weir_verdict, 40);
+WEIR_ASSERT_SIZE(weir_query, 16);
+WEIR_ASSERT_AT(weir_answer, free_bytes, 16);
+WEIR_ASSERT_AT(weir_answer, cap_bytes, 24);
+WEIR_ASSERT_SIZE(weir_answer, 32);
+WEIR_ASSERT_AT(weir_note, code, 8);
+WEIR_ASSERT_AT(weir_note, b, 16);
+WEIR_ASSERT_SIZE(weir_note, 24);
+WEIR_ASSERT_AT(weir_close, reason, 8);
+WEIR_ASSERT_AT(weir_close, text, 16);
+WEIR_ASSERT_SIZE(weir_close, 112);
+WEIR_ASSERT_AT(weir_gpu_control, sequence, 16);
+WEIR_ASSERT_AT(weir_gpu_control, holders, 20);
+WEIR_ASSERT_AT(weir_gpu_control, cap_bytes, 24);
+WEIR_ASSERT_AT(weir_gpu_control, charged_bytes, 32);
+WEIR_ASSERT_SIZE(weir_gpu_control, 128);
+WEIR_ASSERT_AT(weir_control_page, gpu_count, 8);
+WEIR_ASSERT_AT(weir_control_page, ended, 12);
+WEIR_ASSERT_AT(weir_control_page, generation, 16);
+WEIR_ASSERT_AT(weir_control_page, gpus, 128);
+WEIR_ASSERT_SIZE(weir_control_page, 128 + 128 * WEIR_GPUS_MAX);
+WEIR_ASSERT_SIZE(weir_gpu_usage, 128);
+WEIR_ASSERT_AT(weir_usage_page, session, 8);
+WEIR_ASSERT_AT(weir_usage_page, gpus, 128);
+WEIR_ASSERT_SIZE(weir_usage_page, 128 + 128 * WEIR_GPUS_MAX);
+_Static_assert(sizeof(struct weir_control_page) <= WEIR_PAGE_BYTES, "control page too long");
+_Static_assert(sizeof(struct weir_usage_page) <= WEIR_PAGE_BYTES, "usage page too long");
+_Static_assert(sizeof(struct weir_hello) <= WEIR_MSG_BYTES_MAX, "HELLO too long");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "weir's messages are little-endian");
+
+#endif
