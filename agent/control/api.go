@@ -64,6 +64,7 @@ type Container struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	Namespace string    `json:"namespace"`
+	State     string    `json:"state"`    // running, or ending: `weir run` has ended, processes of it live on
 	Identity  string    `json:"identity"` // cgroup | path
 	PID       int       `json:"pid"`      // of `weir run`, or the container's init
 	Command   []string  `json:"command"`

@@ -4,4 +4,4 @@
 set -eu
 go tool cgo -godefs godefs.go | gofmt | sed 's|^// cgo -godefs .*|// go tool cgo -godefs godefs.go|' >types.go.new
 mv types.go.new types.go
-rm -rf _obj
+rm -rf _obj _cgo_*.o

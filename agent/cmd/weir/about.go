@@ -1,0 +1,4 @@
+package main
+
+// version is that of this program, of the agent and of the library within it.
+const version = "0.1.0"

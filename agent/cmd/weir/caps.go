@@ -1,0 +1,256 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"weir/agent/config"
+	"weir/agent/control"
+)
+
+// notEnforcedYet is what is said of weight and swap wherever they are set.
+const notEnforcedYet = "stored, but not enforced in this version"
+
+func capsCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "caps",
+		Usage: "show and change the caps of running containers",
+		Description: `Examples:
+  weir caps get
+  weir caps set trainer --memory 8GiB
+  weir caps unset trainer --memory`,
+		Subcommands: []*cli.Command{capsGetCommand(), capsSetCommand(), capsUnsetCommand()},
+	}
+}
+
+// capFlags are the limits that `caps set` and `run` take.
+func capFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "memory", Usage: "device memory on each GPU, a `SIZE` such as 8GiB"},
+		&cli.StringFlag{Name: "swap", Usage: "what it may hold beyond that, a `SIZE`; " + notEnforcedYet},
+		&cli.StringFlag{Name: "weight", Usage: "share of GPU time, a `NUMBER` such as 2; " + notEnforcedYet},
+	}
+}
+
+// capsFrom reads capFlags.
+func capsFrom(c *cli.Context) (control.Caps, error) {
+	var caps control.Caps
+	if c.IsSet("memory") {
+		bytes, err := config.ParseSize(c.String("memory"))
+		if err != nil {
+			return caps, usageError("--memory: %v", err)
+		}
+		if bytes == 0 {
+			return caps, usageError("--memory 0 is no cap: want at least 1 byte; " +
+				"`weir caps unset CONTAINER --memory` removes a cap")
+		}
+		caps.MemoryBytes = &bytes
+	}
+	if c.IsSet("swap") {
+		bytes, err := config.ParseSize(c.String("swap"))
+		if err != nil {
+			return caps, usageError("--swap: %v", err)
+		}
+		caps.SwapBytes = &bytes
+	}
+	if c.IsSet("weight") {
+		weight, err := strconv.ParseFloat(c.String("weight"), 64)
+		if err != nil || math.IsInf(weight, 0) || math.IsNaN(weight) || weight <= 0 {
+			return caps, usageError("--weight %q: want a number above 0, such as 2 or 0.5",
+				c.String("weight"))
+		}
+		caps.Weight = &weight
+	}
+	return caps, nil
+}
+
+// capsRow is a container's caps as `caps get -o json` prints them.
+type capsRow struct {
+	ID        string       `json:"id"`
+	Name      string       `json:"name"`
+	Namespace string       `json:"namespace"`
+	Caps      control.Caps `json:"caps"`
+}
+
+func capsGetCommand() *cli.Command {
+	forms := []string{formTable, formJSON, formYAML}
+	return &cli.Command{
+		Name:      "get",
+		Usage:     "show the caps of containers",
+		ArgsUsage: "[CONTAINER...]",
+		Description: `Examples:
+  weir caps get
+  weir caps get trainer -o json`,
+		Flags: []cli.Flag{outputFlag(forms...), runDirFlag()},
+		Action: func(c *cli.Context) error {
+			form, err := outputForm(c, forms...)
+			if err != nil {
+				return err
+			}
+			agent, err := connect(c)
+			if err != nil {
+				return err
+			}
+			list, err := containers(c, agent)
+			if err != nil {
+				return agent.explain(err)
+			}
+			return printCaps(c.App.Writer, form, list)
+		},
+	}
+}
+
+func printCaps(out io.Writer, form string, list []control.Container) error {
+	if form != formTable {
+		doc := struct {
+			SchemaVersion int       `json:"schema_version"`
+			Containers    []capsRow `json:"containers"`
+		}{control.SchemaVersion, []capsRow{}}
+		for _, one := range list {
+			doc.Containers = append(doc.Containers, capsRow{one.ID, one.Name, one.Namespace, one.Caps})
+		}
+		return printDoc(out, form, doc)
+	}
+	var rows [][]string
+	for _, one := range list {
+		rows = append(rows, []string{
+			printable(one.Name), printable(one.Namespace), sizeOr(one.Caps.MemoryBytes, "-"),
+			notYet(sizeOr(one.Caps.SwapBytes, "-")), notYet(weightOr(one.Caps.Weight, "-")),
+		})
+	}
+	return printTable(out, []string{"CONTAINER", "NAMESPACE", "MEMORY", "SWAP", "WEIGHT"}, rows)
+}
+
+func capsSetCommand() *cli.Command {
+	forms := []string{formTable, formJSON, formYAML}
+	return &cli.Command{
+		Name:      "set",
+		Usage:     "change the caps of a running container, at once",
+		ArgsUsage: "CONTAINER",
+		Description: `What is not named stays as it is. A cap below what is in use takes nothing away: new
+allocations fail until use has dropped below it. Units are powers of 1024: 8G is 8GiB.
+
+Examples:
+  weir caps set trainer --memory 8GiB
+  weir caps set trainer --memory 6GiB --dry-run`,
+		Flags: append(capFlags(), dryRunFlag(), outputFlag(forms...), runDirFlag()),
+		Action: func(c *cli.Context) error {
+			caps, err := capsFrom(c)
+			if err != nil {
+				return err
+			}
+			if caps == (control.Caps{}) {
+				return usageError("nothing to set: give --memory, --swap or --weight")
+			}
+			return changeCaps(c, forms, control.CapsChange{Set: caps, DryRun: c.Bool("dry-run")})
+		},
+	}
+}
+
+func capsUnsetCommand() *cli.Command {
+	forms := []string{formTable, formJSON, formYAML}
+	return &cli.Command{
+		Name:      "unset",
+		Usage:     "remove caps of a running container",
+		ArgsUsage: "CONTAINER",
+		Description: `A container without a memory cap gets what the GPU has left.
+
+Examples:
+  weir caps unset trainer --memory
+  weir caps unset trainer --swap --weight`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "memory", Usage: "remove the memory cap"},
+			&cli.BoolFlag{Name: "swap", Usage: "remove the swap"},
+			&cli.BoolFlag{Name: "weight", Usage: "return to weight 1"},
+			dryRunFlag(), outputFlag(forms...), runDirFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			change := control.CapsChange{DryRun: c.Bool("dry-run")}
+			for _, name := range []string{"memory", "swap", "weight"} {
+				if c.Bool(name) {
+					change.Unset = append(change.Unset, name)
+				}
+			}
+			if len(change.Unset) == 0 {
+				return usageError("nothing to unset: give --memory, --swap or --weight")
+			}
+			return changeCaps(c, forms, change)
+		},
+	}
+}
+
+func dryRunFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "dry-run", Usage: "say what would change, and change nothing"}
+}
+
+func changeCaps(c *cli.Context, forms []string, change control.CapsChange) error {
+	form, err := outputForm(c, forms...)
+	if err != nil {
+		return err
+	}
+	ref, err := oneContainer(c)
+	if err != nil {
+		return err
+	}
+	agent, err := connect(c)
+	if err != nil {
+		return err
+	}
+	result, err := agent.ChangeCaps(c.Context, ref, change)
+	if err != nil {
+		return agent.explain(err)
+	}
+	if form != formTable {
+		return printDoc(c.App.Writer, form, control.CapsDoc{
+			SchemaVersion: control.SchemaVersion, CapsResult: result, DryRun: change.DryRun,
+		})
+	}
+	return printChange(c.App.Writer, result, change)
+}
+
+// printChange writes one line for each thing that was named: what it was, what it is, and what
+// follows from that.
+func printChange(out io.Writer, result control.CapsResult, change control.CapsChange) error {
+	type line struct {
+		what                string
+		named               bool
+		before, after, note string
+	}
+	stored := func(isSet bool) string {
+		if isSet {
+			return notEnforcedYet
+		}
+		return ""
+	}
+	before, after := result.Before, result.After
+	lines := []line{
+		{"memory", change.Set.MemoryBytes != nil, sizeOr(before.MemoryBytes, "none"),
+			sizeOr(after.MemoryBytes, "none"), result.Message},
+		{"swap", change.Set.SwapBytes != nil, sizeOr(before.SwapBytes, "none"),
+			sizeOr(after.SwapBytes, "none"), stored(change.Set.SwapBytes != nil)},
+		{"weight", change.Set.Weight != nil, weightOr(before.Weight, "1"),
+			weightOr(after.Weight, "1"), stored(change.Set.Weight != nil)},
+	}
+	prefix := printable(result.Name) + ": "
+	if change.DryRun {
+		prefix = "dry run: " + prefix
+	}
+	for _, l := range lines {
+		if !l.named && !slices.Contains(change.Unset, l.what) {
+			continue
+		}
+		text := fmt.Sprintf("%s%s %s -> %s", prefix, l.what, l.before, l.after)
+		if l.note != "" {
+			text += "; " + l.note
+		}
+		if _, err := fmt.Fprintln(out, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"weir/agent/config"
+	"weir/agent/control"
+)
+
+// How long one question of --follow waits for an event, and how long an absent agent is left
+// alone before it is asked again.
+const (
+	followWait  = 30 * time.Second
+	followPause = time.Second
+)
+
+func eventsCommand() *cli.Command {
+	forms := []string{formTable, formJSON, formYAML}
+	return &cli.Command{
+		Name:      "events",
+		Usage:     "show refused allocations, changed caps and what else happened",
+		ArgsUsage: "[CONTAINER]",
+		Description: `The agent keeps the latest events in memory. -o json prints one object a line.
+--follow goes on until it is interrupted, over restarts of the agent too.
+
+Examples:
+  weir events
+  weir events trainer --since 10m
+  weir events --follow --type denied -o json`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Usage: "only those of the last `DURATION`, such as 10m"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with new ones"},
+			&cli.StringSliceFlag{Name: "type", Usage: "only `TYPE`, such as denied or caps; may be repeated"},
+			outputFlag(forms...), runDirFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			form, err := outputForm(c, forms...)
+			if err != nil {
+				return err
+			}
+			filter, err := eventFilterFrom(c, time.Now())
+			if err != nil {
+				return err
+			}
+			agent, err := connect(c)
+			if err != nil {
+				return err
+			}
+			f := follower{agent: agent, filter: filter, form: form, out: c.App.Writer, talk: c.App.ErrWriter}
+			return agent.explain(f.run(c.Context, c.Bool("follow")))
+		},
+	}
+}
+
+// eventFilter says which events are shown.
+type eventFilter struct {
+	container string
+	types     []string
+	since     time.Time
+}
+
+func eventFilterFrom(c *cli.Context, now time.Time) (eventFilter, error) {
+	filter := eventFilter{types: c.StringSlice("type")}
+	if c.IsSet("since") {
+		span, err := config.ParseDuration(c.String("since"))
+		if err != nil {
+			return filter, usageError("--since: %v", err)
+		}
+		filter.since = now.Add(-span)
+	}
+	if c.NArg() > 0 {
+		container, err := oneContainer(c)
+		if err != nil {
+			return filter, err
+		}
+		filter.container = container
+	}
+	return filter, nil
+}
+
+func (f eventFilter) wants(event control.Event) bool {
+	if f.container != "" && f.container != event.Container &&
+		f.container != event.Namespace+"/"+event.Container {
+		return false
+	}
+	if len(f.types) > 0 && !slices.Contains(f.types, event.Type) {
+		return false
+	}
+	return !event.Time.Before(f.since)
+}
+
+// follower prints events in order, each once.
+type follower struct {
+	agent  *connection
+	filter eventFilter
+	form   string
+	out    io.Writer
+	talk   io.Writer
+	after  uint64    // the number of the last event seen; 0: none of this agent's
+	latest time.Time // its time, which tells old from new where a new agent counts anew
+}
+
+// run prints what there is and, with follow, what comes. An agent that was there and is gone is
+// waited for.
+func (f *follower) run(ctx context.Context, follow bool) error {
+	err := f.next(ctx, 0)
+	lost := false
+	for follow && (err == nil || lost) {
+		err = f.next(ctx, followWait)
+		if !errors.Is(err, control.ErrUnreachable) {
+			lost = false
+			continue
+		}
+		if !lost {
+			fmt.Fprintf(f.talk, "weir events: %v; waiting for it\n", err)
+		}
+		lost, f.after = true, 0
+		time.Sleep(followPause)
+	}
+	return err
+}
+
+func (f *follower) next(ctx context.Context, wait time.Duration) error {
+	list, err := f.agent.Events(ctx, f.after, wait)
+	if err != nil {
+		return err
+	}
+	for _, event := range list {
+		if f.after > 0 && event.Seq > f.after+1 {
+			fmt.Fprintf(f.talk, "weir events: %d events were dropped before they could be shown\n",
+				event.Seq-f.after-1)
+		}
+		seen := f.after == 0 && !event.Time.After(f.latest)
+		f.after = event.Seq
+		if seen {
+			continue
+		}
+		f.latest = event.Time
+		if !f.filter.wants(event) {
+			continue
+		}
+		if err := f.print(event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) print(event control.Event) error {
+	switch f.form {
+	case formJSON:
+		return json.NewEncoder(f.out).Encode(eventDoc{control.SchemaVersion, event})
+	case formYAML:
+		if _, err := fmt.Fprintln(f.out, "---"); err != nil {
+			return err
+		}
+		return printDoc(f.out, formYAML, eventDoc{control.SchemaVersion, event})
+	}
+	_, err := fmt.Fprintln(f.out, eventLine(event, time.Now()))
+	return err
+}
+
+// eventDoc is one event as `events -o json` prints it, on one line.
+type eventDoc struct {
+	SchemaVersion int `json:"schema_version"`
+	control.Event
+}
+
+// eventLine writes an event for people: local time, with the date if that is not today's.
+func eventLine(event control.Event, now time.Time) string {
+	at, today := event.Time.Local(), now.Local()
+	clock := "15:04:05"
+	if at.YearDay() != today.YearDay() || at.Year() != today.Year() {
+		clock = "2006-01-02 15:04:05"
+	}
+	container := "-"
+	if event.Container != "" {
+		container = printable(event.Container)
+	}
+	line := fmt.Sprintf("%s  %-10s  %-12s", at.Format(clock), event.Type, container)
+	if event.PID > 0 {
+		line += fmt.Sprintf("  pid %d", event.PID)
+	}
+	return line + "  " + printable(event.Message)
+}

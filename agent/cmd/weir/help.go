@@ -1,0 +1,36 @@
+package main
+
+// The help texts' forms. cli v2's own put everything in capitals and leave the examples no place.
+
+const appHelp = `weir {{.Usage}}.
+
+Usage: weir COMMAND [FLAGS] [ARGUMENTS]; flags may stand before and after arguments.
+
+Commands:{{range .VisibleCommands}}
+  {{printf "%-9s" .Name}}{{.Usage}}{{end}}
+  help     show this, or with a command's name that command's help
+
+A first try, without a GPU:
+  eval "$(weir sim up a30)"                      # simulate a GPU
+  weir agent &                                   # start the agent
+  weir run --memory 64MiB --name a -- ./program  # run a program under a cap
+  weir ps                                        # what it holds and may hold
+  weir caps set a --memory 128MiB                # change its cap while it runs
+
+Sizes: 8GiB, 8Gi, 8G or a number of bytes; units are powers of 1024. Durations: 30s, 10m.
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 no permission, 5 agent unreachable,
+6 not supported here; ` + "`weir run`" + ` passes its program's.
+`
+
+const commandHelp = `{{.HelpName}}: {{.Usage}}
+
+Usage: {{.HelpName}}{{if .VisibleCommands}} COMMAND{{end}}{{if .VisibleFlags}} [FLAGS]{{end}}{{if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{if .VisibleCommands}}
+
+Commands:{{range .VisibleCommands}}
+  {{printf "%-9s" .Name}}{{.Usage}}{{end}}{{end}}{{if .VisibleFlags}}
+
+Flags:{{range .VisibleFlags}}
+  {{.}}{{end}}{{end}}{{if .Description}}
+
+{{.Description}}{{end}}
+`

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"weir/agent/config"
+	"weir/agent/control"
+)
+
+func inspectCommand() *cli.Command {
+	forms := []string{formJSON, formYAML, formTable}
+	return &cli.Command{
+		Name:      "inspect",
+		Usage:     "show all that is known of a container and its processes",
+		ArgsUsage: "CONTAINER",
+		Description: `CONTAINER is a name, namespace/name, an id or at least four letters of one.
+
+Examples:
+  weir inspect trainer
+  weir inspect trainer -o table
+  weir inspect trainer | jq '.sessions[].pid'`,
+		Flags: []cli.Flag{outputFlag(forms...), runDirFlag()},
+		Action: func(c *cli.Context) error {
+			form, err := outputForm(c, forms...)
+			if err != nil {
+				return err
+			}
+			ref, err := oneContainer(c)
+			if err != nil {
+				return err
+			}
+			agent, err := connect(c)
+			if err != nil {
+				return err
+			}
+			container, err := agent.Container(c.Context, ref)
+			if err != nil {
+				return agent.explain(err)
+			}
+			if form != formTable {
+				return printDoc(c.App.Writer, form, control.ContainerDoc{
+					SchemaVersion: control.SchemaVersion, Container: container,
+				})
+			}
+			return inspectTable(c.App.Writer, container, time.Now())
+		},
+	}
+}
+
+// inspectTable writes a container for people: its settings, then a table of its processes.
+func inspectTable(out io.Writer, container control.Container, now time.Time) error {
+	caps := container.Caps
+	fields := [][2]string{
+		{"container", printable(container.Name)},
+		{"namespace", printable(container.Namespace)},
+		{"id", container.ID},
+		{"command", printable(strings.Join(container.Command, " "))},
+		{"pid", strconv.Itoa(container.PID)},
+		{"age", age(container.Started, now)},
+		{"identity", container.Identity},
+		{"enforced", enforced(container)},
+		{"memory cap", sizeOr(caps.MemoryBytes, "none")},
+		{"swap", notYet(sizeOr(caps.SwapBytes, "-"))},
+		{"weight", notYet(weightOr(caps.Weight, "-"))},
+		{"refused", strconv.FormatInt(container.Refused, 10)},
+	}
+	for _, field := range fields {
+		if _, err := fmt.Fprintf(out, "%-12s%s\n", field[0], field[1]); err != nil {
+			return err
+		}
+	}
+	if len(container.Sessions) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	var rows [][]string
+	for _, session := range container.Sessions {
+		gpus := session.GPUs
+		if len(gpus) == 0 {
+			gpus = []control.GPUUse{{Index: -1}}
+		}
+		for _, use := range gpus {
+			gpu := "-"
+			if use.Index >= 0 {
+				gpu = strconv.Itoa(use.Index)
+			}
+			rows = append(rows, []string{
+				strconv.Itoa(session.PID), printable(session.Program), session.State, gpu,
+				config.FormatSize(use.UsedBytes), config.FormatSize(use.CreditBytes), age(session.Since, now),
+			})
+		}
+	}
+	return printTable(out, []string{"PID", "PROGRAM", "STATE", "GPU", "USED", "CREDIT", "AGE"}, rows)
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"weir/agent/config"
+	"weir/agent/control"
+)
+
+// How much of an id and a command a table shows without --no-trunc.
+const (
+	idLetters      = 12
+	commandLetters = 40
+)
+
+func psCommand() *cli.Command {
+	forms := []string{formTable, formWide, formJSON, formYAML}
+	return &cli.Command{
+		Name:      "ps",
+		Usage:     "list containers, what they hold and what they may hold",
+		ArgsUsage: "[CONTAINER...]",
+		Description: `One row a container and GPU that it holds memory on. MEMORY is used / cap; REFUSED
+counts allocations that the cap refused. -o wide has all GPUs and more columns, -o json bytes.
+
+Examples:
+  weir ps
+  weir ps trainer -o wide
+  weir ps -o json | jq '.containers[].gpus[].used_bytes'
+  weir ps -q`,
+		Flags: []cli.Flag{
+			outputFlag(forms...),
+			&cli.BoolFlag{Name: "no-trunc", Usage: "print ids and commands in full"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print full ids only"},
+			runDirFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			form, err := outputForm(c, forms...)
+			if err != nil {
+				return err
+			}
+			agent, err := connect(c)
+			if err != nil {
+				return err
+			}
+			return agent.explain(ps(c, agent, form))
+		},
+	}
+}
+
+func ps(c *cli.Context, agent *connection, form string) error {
+	list, err := containers(c, agent)
+	if err != nil {
+		return err
+	}
+	out := c.App.Writer
+	switch {
+	case c.Bool("quiet"):
+		for _, container := range list {
+			fmt.Fprintln(out, container.ID)
+		}
+		return nil
+	case form == formJSON || form == formYAML:
+		return printDoc(out, form, control.ContainersDoc{
+			SchemaVersion: control.SchemaVersion, Containers: list,
+		})
+	}
+	info, err := agent.Info(c.Context)
+	if err != nil {
+		return err
+	}
+	view := tableView{
+		wide: form == formWide, whole: c.Bool("no-trunc"), simulated: simulatedGPUs(info), now: time.Now(),
+	}
+	return printTable(out, view.header(), view.rows(list))
+}
+
+// containers gets those named on the command line, or all.
+func containers(c *cli.Context, agent *connection) ([]control.Container, error) {
+	if !c.Args().Present() {
+		return agent.Containers(c.Context)
+	}
+	list := []control.Container{}
+	for _, ref := range c.Args().Slice() {
+		one, err := agent.Container(c.Context, ref)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// simulatedGPUs is the set of UUIDs that no card stands behind.
+func simulatedGPUs(info control.AgentInfo) map[string]bool {
+	simulated := map[string]bool{}
+	for _, gpu := range info.GPUs {
+		simulated[gpu.UUID] = gpu.Simulated
+	}
+	return simulated
+}
+
+// tableView is how `weir ps` shows containers to people.
+type tableView struct {
+	wide, whole bool
+	simulated   map[string]bool
+	now         time.Time
+}
+
+func (v tableView) header() []string {
+	header := []string{"CONTAINER", "NAMESPACE", "GPU", "MEMORY", "REFUSED", "PROCESSES", "IDENTITY",
+		"WEIGHT", "ENFORCED"}
+	if v.wide {
+		header = append(header, "ID", "PID", "CREDIT", "SWAP", "COMMAND", "AGE")
+	}
+	return header
+}
+
+func (v tableView) rows(list []control.Container) [][]string {
+	var rows [][]string
+	for _, container := range list {
+		for _, use := range v.uses(container) {
+			rows = append(rows, v.row(container, use))
+		}
+	}
+	return rows
+}
+
+// uses picks the GPUs to show: with several, those with a charge. A container without any has
+// one row all the same.
+func (v tableView) uses(container control.Container) []*control.GPUUse {
+	var uses []*control.GPUUse
+	for i := range container.GPUs {
+		use := &container.GPUs[i]
+		if v.wide || len(container.GPUs) == 1 || use.ChargedBytes > 0 {
+			uses = append(uses, use)
+		}
+	}
+	if len(uses) == 0 {
+		return []*control.GPUUse{nil}
+	}
+	return uses
+}
+
+func (v tableView) row(container control.Container, use *control.GPUUse) []string {
+	gpu, used, limit, credit := "-", int64(0), container.Caps.MemoryBytes, int64(0)
+	if use != nil {
+		gpu = strconv.Itoa(use.Index)
+		if v.simulated[use.UUID] {
+			gpu += " (simulated)"
+		}
+		used, limit, credit = use.UsedBytes, use.CapBytes, use.CreditBytes
+	}
+	row := []string{
+		printable(container.Name), printable(container.Namespace), gpu,
+		config.FormatSize(used) + " / " + sizeOr(limit, "-"),
+		strconv.FormatInt(container.Refused, 10), strconv.Itoa(len(container.Sessions)),
+		container.Identity, notYet(weightOr(container.Caps.Weight, "-")), enforced(container),
+	}
+	if v.wide {
+		row = append(row,
+			shorten(printable(container.ID), idLetters, v.whole), strconv.Itoa(container.PID),
+			config.FormatSize(credit), notYet(sizeOr(container.Caps.SwapBytes, "-")),
+			shorten(printable(strings.Join(container.Command, " ")), commandLetters, v.whole),
+			age(container.Started, v.now))
+	}
+	return row
+}
+
+// notYet marks a setting that is stored and has no effect in this version.
+func notYet(value string) string {
+	if value == "-" {
+		return value
+	}
+	return value + " (unenforced)"
+}
+
+// oneContainer is the single positional of commands that are about one container.
+func oneContainer(c *cli.Context) (string, error) {
+	switch c.NArg() {
+	case 0:
+		return "", usageError("which container? Give its name or id; `weir ps` lists them")
+	case 1:
+		return c.Args().First(), nil
+	}
+	return "", usageError("one container at a time, not %q", c.Args().Slice())
+}
+
+// noPositionals refuses what a command would otherwise ignore.
+func noPositionals(c *cli.Context) error {
+	if c.Args().Present() {
+		return usageError("unexpected %q: this command takes flags only", c.Args().First())
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// fileBytesMax bounds what is read as a configuration file.
+const fileBytesMax = 1 << 20
+
+// Config is the agent's configuration, weir.toml. Every key has a flag of the same name (`-` for
+// `_`) and an environment variable; a flag wins over the environment, that over the file.
+type Config struct {
+	RunDir    string        // sockets and credit records
+	StateDir  string        // what survives a restart of the machine
+	NVML      string        // the NVML library; empty: the system's
+	AgentWait time.Duration // how long an allocation waits for an absent agent
+	LogLevel  slog.Level
+}
+
+// fileKeys is the file's form: every value is a string, judged by Set.
+type fileKeys struct {
+	RunDir    *string `toml:"run_dir"`
+	StateDir  *string `toml:"state_dir"`
+	NVML      *string `toml:"nvml"`
+	AgentWait *string `toml:"agent_wait"`
+	LogLevel  *string `toml:"log_level"`
+}
+
+func (f *fileKeys) value(key string) *string {
+	switch key {
+	case "run_dir":
+		return f.RunDir
+	case "state_dir":
+		return f.StateDir
+	case "nvml":
+		return f.NVML
+	case "agent_wait":
+		return f.AgentWait
+	case "log_level":
+		return f.LogLevel
+	}
+	return nil
+}
+
+// Key is one entry of the file, as it is called there, on the command line and in the environment.
+type Key struct {
+	Name, Flag, Env string
+	want            string
+}
+
+// Keys lists all that weir.toml may hold.
+var Keys = []Key{
+	{"run_dir", "run-dir", "WEIR_RUN_DIR", `a directory in quotes, such as "/run/weir"`},
+	{"state_dir", "state-dir", "WEIR_STATE_DIR", `a directory in quotes, such as "/var/lib/weir"`},
+	{"nvml", "nvml", "WEIR_NVML", `a file in quotes, such as "/usr/lib/libnvidia-ml.so.1"`},
+	{"agent_wait", "agent-wait", "WEIR_AGENT_WAIT", `a duration in quotes, such as "5s"`},
+	{"log_level", "log-level", "WEIR_LOG_LEVEL", `"debug", "info", "warn" or "error"`},
+}
+
+// Default is the configuration of an agent that this user starts and says nothing more of.
+func Default(u User) Config {
+	return Config{
+		RunDir:    u.RunDir(),
+		StateDir:  u.StateDir(),
+		AgentWait: 5 * time.Second,
+		LogLevel:  slog.LevelInfo,
+	}
+}
+
+// ReadFile puts what the file says over c. The error of a bad file is one line with file, line
+// and key; that of a missing one wraps os.ErrNotExist.
+func (c *Config) ReadFile(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, fileBytesMax+1))
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	if len(text) > fileBytesMax {
+		return fmt.Errorf("%s: more than 1MiB is no configuration file", path)
+	}
+	var keys fileKeys
+	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&keys); err != nil {
+		return describe(path, err)
+	}
+	for _, key := range Keys {
+		value := keys.value(key.Name)
+		if value == nil {
+			continue
+		}
+		if err := c.Set(key.Name, *value); err != nil {
+			return fmt.Errorf("%s:%d: %s: %w", path, lineOf(text, key.Name), key.Name, err)
+		}
+	}
+	return nil
+}
+
+// lineOf finds a key of the top level: there are no others.
+func lineOf(text []byte, key string) int {
+	at := regexp.MustCompile(`(?m)^[ \t]*["']?` + key + `["']?[ \t]*=`).FindIndex(text)
+	if at == nil {
+		return 1
+	}
+	return 1 + bytes.Count(text[:at[0]], []byte{'\n'})
+}
+
+// Set gives one key a value, as the file, the environment or a flag writes it.
+func (c *Config) Set(key, value string) (err error) {
+	switch key {
+	case "run_dir":
+		c.RunDir, err = parseRunDir(value)
+	case "state_dir":
+		c.StateDir, err = parseDir(value)
+	case "nvml":
+		c.NVML = value
+	case "agent_wait":
+		c.AgentWait, err = ParseDuration(value)
+	case "log_level":
+		c.LogLevel, err = parseLevel(value)
+	default:
+		err = fmt.Errorf("unknown key %q", key)
+	}
+	return err
+}
+
+// describe turns the decoder's error into one line: file, line, key, what is wanted.
+func describe(path string, err error) error {
+	var strict *toml.StrictMissingError
+	if errors.As(err, &strict) && len(strict.Errors) > 0 {
+		first := strict.Errors[0]
+		line, _ := first.Position()
+		names := make([]string, 0, len(Keys))
+		for _, key := range Keys {
+			names = append(names, key.Name)
+		}
+		return fmt.Errorf("%s:%d: unknown key %q; accepted: %s", path, line,
+			strings.Join(first.Key(), "."), strings.Join(names, ", "))
+	}
+	var decode *toml.DecodeError
+	if !errors.As(err, &decode) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	line, _ := decode.Position()
+	reason := strings.TrimPrefix(decode.Error(), "toml: ")
+	name := strings.Join(decode.Key(), ".")
+	if name == "" {
+		return fmt.Errorf("%s:%d: %s", path, line, reason)
+	}
+	for _, key := range Keys {
+		if key.Name == name && strings.HasPrefix(reason, "cannot decode") {
+			reason = "want " + key.want
+		}
+	}
+	return fmt.Errorf("%s:%d: %s: %s", path, line, name, reason)
+}
+
+// ParseDuration reads a span above zero: "30s", "10m", "1h30m". A bare number is refused, because
+// nobody can tell its unit.
+func ParseDuration(text string) (time.Duration, error) {
+	span, err := time.ParseDuration(text)
+	if err != nil || span <= 0 {
+		return 0, fmt.Errorf("%.70q is not a duration: want one with its unit, such as 30s or 10m", text)
+	}
+	return span, nil
+}
+
+// parseLevel accepts slog's four names in any case.
+func parseLevel(text string) (slog.Level, error) {
+	for _, level := range []slog.Level{
+		slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError,
+	} {
+		if strings.EqualFold(level.String(), text) {
+			return level, nil
+		}
+	}
+	return 0, fmt.Errorf("%.70q is no log level: want debug, info, warn or error", text)
+}

@@ -1,0 +1,185 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func user(uid int, env map[string]string) User {
+	return User{UID: uid, Getenv: func(name string) string { return env[name] }}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestReadFile(t *testing.T) {
+	got := Default(user(0, nil))
+	err := got.ReadFile(write(t, `
+run_dir = "/srv/weir/run/"
+nvml = "/opt/sim/libnvidia-ml.so.1"
+agent_wait = "1m30s"
+log_level = "DEBUG"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		RunDir: "/srv/weir/run", StateDir: "/var/lib/weir", NVML: "/opt/sim/libnvidia-ml.so.1",
+		AgentWait: 90 * time.Second, LogLevel: slog.LevelDebug,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReadFileNamesTheMistake(t *testing.T) {
+	for text, want := range map[string]string{
+		"\nrun_dri = \"/x\"\n":       `:2: unknown key "run_dri"; accepted: run_dir, state_dir, nvml, agent_wait, log_level`,
+		"[memory]\ndefault = 1\n":    `:1: unknown key "memory"; accepted:`,
+		"run_dir = 5\n":              `:1: run_dir: want a directory in quotes, such as "/run/weir"`,
+		"run_dir = \"run\"\n":        `:1: run_dir: "run": want an absolute path`,
+		"run_dir = \"/a b\"\n":       `:1: run_dir: "/a b": want a path without blanks and colons`,
+		"state_dir = \"\"\n":         `:1: state_dir: "": want an absolute path`,
+		"\n\nagent_wait = 5\n":       `:3: agent_wait: want a duration in quotes, such as "5s"`,
+		"agent_wait = \"5\"\n":       `:1: agent_wait: "5" is not a duration: want one with its unit`,
+		"agent_wait = \"-5s\"\n":     `:1: agent_wait: "-5s" is not a duration`,
+		"log_level = 4\n":            `:1: log_level: want "debug", "info", "warn" or "error"`,
+		"log_level = \"loud\"\n":     `:1: log_level: "loud" is no log level`,
+		"run_dir = \n":               `:1: `,
+		"nvml='a'\nnvml='b'\n":       `:2: nvml: key nvml is already defined`,
+		"run_dir = \"/" + long + `"`: `:1: run_dir: "/` + long[:69] + `"…: want a path of at most 70 bytes`,
+	} {
+		c := Default(user(0, nil))
+		err := c.ReadFile(write(t, text))
+		if err == nil {
+			t.Errorf("%q: no error", text)
+		} else if !strings.Contains(err.Error(), "weir.toml"+want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v\nwant one line with %q", text, err, want)
+		}
+	}
+}
+
+var long = strings.Repeat("d", 100)
+
+func TestReadFileMissing(t *testing.T) {
+	c := Default(user(0, nil))
+	if err := c.ReadFile("/nonexistent/weir.toml"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want os.ErrNotExist", err)
+	}
+}
+
+func TestSetKnowsEveryKey(t *testing.T) {
+	values := map[string]string{
+		"run_dir": "/a", "state_dir": "/b", "nvml": "/c", "agent_wait": "7s", "log_level": "warn",
+	}
+	var c Config
+	for _, key := range Keys {
+		if err := c.Set(key.Name, values[key.Name]); err != nil {
+			t.Errorf("Set(%s): %v", key.Name, err)
+		}
+	}
+	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Error(diff)
+	}
+	if err := c.Set("nonsense", "1"); err == nil {
+		t.Error("an unknown key was taken")
+	}
+}
+
+func TestUserDirectories(t *testing.T) {
+	home := map[string]string{"HOME": "/home/eva", "XDG_RUNTIME_DIR": "/run/user/7"}
+	xdg := map[string]string{"XDG_STATE_HOME": "/s", "XDG_CONFIG_HOME": "/c", "XDG_RUNTIME_DIR": "no"}
+	for _, test := range []struct {
+		user             User
+		run, state, file string
+	}{
+		{user(0, home), "/run/weir", "/var/lib/weir", "/etc/weir/weir.toml"},
+		{user(7, home), "/run/user/7/weir", "/home/eva/.local/state/weir",
+			"/home/eva/.config/weir/weir.toml"},
+		{user(7, xdg), "/tmp/weir-7", "/s/weir", "/c/weir/weir.toml"},
+	} {
+		got := []string{test.user.RunDir(), test.user.StateDir(), test.user.File()}
+		if diff := cmp.Diff([]string{test.run, test.state, test.file}, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestFindSocket(t *testing.T) {
+	dir := t.TempDir()
+	someone := user(7, map[string]string{"XDG_RUNTIME_DIR": dir})
+	if got, _ := someone.FindSocket("/x"); got != "/x/control.sock" {
+		t.Errorf("a given directory: %s", got)
+	}
+	own := filepath.Join(dir, "weir", SocketName)
+	got, tried := someone.FindSocket("")
+	if got != "/run/weir/control.sock" || len(tried) != 2 || tried[0] != own {
+		t.Errorf("no own agent: %s, tried %v", got, tried)
+	}
+	if err := os.Mkdir(filepath.Dir(own), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(own, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := someone.FindSocket(""); got != own {
+		t.Errorf("own agent: %s, want %s", got, own)
+	}
+}
+
+func TestMakeDirRefusesWhatOthersControl(t *testing.T) {
+	base := t.TempDir()
+	fresh := filepath.Join(base, "a", "b")
+	for range 2 { // made, then accepted
+		if err := MakeDir(fresh, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, _ := os.Stat(fresh); info.Mode().Perm() != 0o700 {
+		t.Errorf("mode %v", info.Mode())
+	}
+	if err := os.Chmod(fresh, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	link, file := filepath.Join(base, "link"), filepath.Join(base, "file")
+	if err := os.Symlink(base, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused := map[string]string{
+		fresh: "can be written by others", link: "symbolic link", file: "not a directory",
+	}
+	if os.Geteuid() != 0 {
+		refused["/"] = "belongs to uid 0"
+	} else {
+		foreign := filepath.Join(base, "foreign")
+		if err := os.Mkdir(foreign, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(foreign, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		refused[foreign] = "belongs to uid 65534"
+	}
+	for dir, because := range refused {
+		if err := MakeDir(dir, 0o700); err == nil || !strings.Contains(err.Error(), because) {
+			t.Errorf("%s: %v; want %q", dir, err, because)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Server answers the CLI's requests from a Node. Only processes of the agent's own user and of
+// root are answered, by the credentials of their connection.
+type Server struct {
+	node Node
+	log  *slog.Logger
+	uid  uint32
+}
+
+// NewServer makes a server for node.
+func NewServer(node Node, log *slog.Logger) *Server {
+	return &Server{node, log, uint32(os.Geteuid())}
+}
+
+// Serve answers on a listener of Listen until ctx ends, then lets running requests finish for a
+// moment and closes the listener. It returns nil after an orderly end.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	server := &http.Server{
+		Handler:           s.handler(),
+		ConnContext:       withPeer,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ReadHeaderTimeout: requestTimeMax,
+		ReadTimeout:       requestTimeMax,
+		IdleTimeout:       idleTimeMax,
+		MaxHeaderBytes:    headerBytesMax,
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		cancel() // wakes those who wait for events
+		limit, release := context.WithTimeout(context.Background(), shutdownTimeMax)
+		defer release()
+		if server.Shutdown(limit) != nil {
+			server.Close()
+		}
+	})
+	err := server.Serve(listener)
+	if !stop() {
+		<-ended
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving the control socket: %w", err)
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/info", s.info)
+	mux.HandleFunc("GET /v1/containers", s.containers)
+	mux.HandleFunc("GET /v1/containers/{ref}", s.container)
+	mux.HandleFunc("PATCH /v1/containers/{ref}/caps", s.changeCaps)
+	mux.HandleFunc("POST /v1/runs", s.startRun)
+	mux.HandleFunc("DELETE /v1/runs/{id}", s.endRun)
+	mux.HandleFunc("GET /v1/events", s.events)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, ok := r.Context().Value(peerKey{}).(peer)
+		if !ok || (caller.uid != s.uid && caller.uid != 0) {
+			s.refuse(w, r, fmt.Errorf("%w: this agent answers uid %d and root only",
+				ErrPermission, s.uid))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, requestBytesMax)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) info(w http.ResponseWriter, r *http.Request) {
+	info, err := s.node.Info(r.Context())
+	s.answer(w, r, InfoDoc{SchemaVersion, info}, err)
+}
+
+func (s *Server) containers(w http.ResponseWriter, r *http.Request) {
+	list, err := s.node.Containers(r.Context())
+	if list == nil {
+		list = []Container{}
+	}
+	s.answer(w, r, ContainersDoc{SchemaVersion, list}, err)
+}
+
+func (s *Server) container(w http.ResponseWriter, r *http.Request) {
+	one, err := s.node.Container(r.Context(), r.PathValue("ref"))
+	s.answer(w, r, ContainerDoc{SchemaVersion, one}, err)
+}
+
+func (s *Server) changeCaps(w http.ResponseWriter, r *http.Request) {
+	var change CapsChange
+	var result CapsResult
+	err := readBody(r, &change)
+	if err == nil {
+		err = change.validate()
+	}
+	if err == nil {
+		result, err = s.node.ChangeCaps(r.Context(), r.PathValue("ref"), change)
+	}
+	s.answer(w, r, CapsDoc{SchemaVersion, result, change.DryRun}, err)
+}
+
+func (s *Server) startRun(w http.ResponseWriter, r *http.Request) {
+	var request RunRequest
+	var grant RunGrant
+	err := readBody(r, &request)
+	if err == nil {
+		err = request.Caps.validate()
+	}
+	caller := r.Context().Value(peerKey{}).(peer)
+	if err == nil && caller.pid <= 0 {
+		err = fmt.Errorf("%w: the caller is in another pid namespace than the agent", ErrPermission)
+	}
+	if err == nil {
+		grant, err = s.node.StartRun(r.Context(), caller.pid, caller.uid, request)
+	}
+	s.answer(w, r, RunDoc{SchemaVersion, grant}, err)
+}
+
+func (s *Server) endRun(w http.ResponseWriter, r *http.Request) {
+	caller := r.Context().Value(peerKey{}).(peer)
+	err := s.node.EndRun(r.Context(), caller.uid, r.PathValue("id"))
+	s.answer(w, r, struct {
+		SchemaVersion int `json:"schema_version"`
+	}{SchemaVersion}, err)
+}
+
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	after, wait, err := eventsQuery(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	ctx := r.Context()
+	if wait > 0 {
+		limited, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		ctx = limited
+	}
+	list, err := s.node.Events(ctx, after, wait > 0)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // nothing happened while we waited
+	}
+	if list == nil {
+		list = []Event{}
+	}
+	s.answer(w, r, EventsDoc{SchemaVersion, list}, err)
+}
+
+// eventsQuery reads ?after=SEQ&wait=DURATION; both may be absent.
+func eventsQuery(r *http.Request) (after uint64, wait time.Duration, err error) {
+	query := r.URL.Query()
+	if text := query.Get("after"); text != "" {
+		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return 0, 0, fmt.Errorf("%w: after=%q: want the number of an event", ErrInvalid, text)
+		}
+	}
+	if text := query.Get("wait"); text != "" {
+		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
+			return 0, 0, fmt.Errorf("%w: wait=%q: want a duration such as 30s", ErrInvalid, text)
+		}
+	}
+	return after, min(wait, waitTimeMax), nil
+}
+
+// readBody is strict: a field that this agent does not know may be a limit that the caller
+// believes to be in force.
+func readBody(r *http.Request, into any) error {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("%w: request: %v", ErrInvalid, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: request: more than one document", ErrInvalid)
+	}
+	return nil
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, doc any, err error) {
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	s.write(w, http.StatusOK, doc)
+}
+
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	kind, status := kindOf(err)
+	if status == http.StatusInternalServerError {
+		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	s.write(w, status, errorDoc{SchemaVersion, errorBody{kind, err.Error()}})
+}
+
+func (s *Server) write(w http.ResponseWriter, status int, doc any) {
+	// The deadline begins here, not with the request: one for events may have waited for long.
+	deadline := time.Now().Add(requestTimeMax)
+	if err := http.NewResponseController(w).SetWriteDeadline(deadline); err != nil {
+		s.log.Debug("no write deadline", "err", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(doc); err != nil {
+		s.log.Debug("caller went away", "err", err)
+	}
+}
+
+// validate refuses what is no limit. Whether it suits the node is the Node's to say.
+func (c Caps) validate() error {
+	if c.MemoryBytes != nil && *c.MemoryBytes <= 0 {
+		return fmt.Errorf("%w: a memory cap of %d bytes: want at least 1", ErrInvalid, *c.MemoryBytes)
+	}
+	if c.SwapBytes != nil && *c.SwapBytes < 0 {
+		return fmt.Errorf("%w: a swap of %d bytes: want 0 or more", ErrInvalid, *c.SwapBytes)
+	}
+	if c.Weight != nil && (*c.Weight <= 0 || math.IsInf(*c.Weight, 0) || math.IsNaN(*c.Weight)) {
+		return fmt.Errorf("%w: a weight of %v: want a number above 0", ErrInvalid, *c.Weight)
+	}
+	return nil
+}
+
+func (c CapsChange) validate() error {
+	set := map[string]bool{
+		"memory": c.Set.MemoryBytes != nil, "swap": c.Set.SwapBytes != nil, "weight": c.Set.Weight != nil,
+	}
+	for _, name := range c.Unset {
+		isSet, known := set[name]
+		if !known {
+			return fmt.Errorf("%w: there is no %q to unset; accepted: memory, swap, weight",
+				ErrInvalid, name)
+		}
+		if isSet {
+			return fmt.Errorf("%w: %s is both set and unset", ErrInvalid, name)
+		}
+	}
+	return c.Set.validate()
+}

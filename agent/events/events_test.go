@@ -1,0 +1,117 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"weir/agent/control"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func clock() time.Time { return time.Unix(1_800_000_000, 0) }
+
+func seqs(events []control.Event) (s []uint64) {
+	for _, e := range events {
+		s = append(s, e.Seq)
+	}
+	return s
+}
+
+func TestSince(t *testing.T) {
+	l := New(10, clock)
+	for i := range 3 {
+		l.Add(control.Event{Container: fmt.Sprint("c", i%2), Message: fmt.Sprint(i)})
+	}
+	for seq, want := range map[uint64]string{0: "[1 2 3]", 1: "[2 3]", 3: "[]", 99: "[1 2 3]"} {
+		if got := fmt.Sprint(seqs(l.Since(seq))); got != want {
+			t.Errorf("since %d: got %s, want %s", seq, got, want)
+		}
+	}
+	if got := l.Since(2)[0]; got.Message != "2" || !got.Time.Equal(clock()) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestLoudContainer: who floods the log loses its own events only.
+func TestLoudContainer(t *testing.T) {
+	l := New(100, clock)
+	for i := range 10 {
+		l.Add(control.Event{Container: "quiet", Message: fmt.Sprint(i)})
+	}
+	for range 10_000 {
+		l.Add(control.Event{Container: "loud"})
+	}
+	quiet := 0
+	got := l.Since(0)
+	for _, e := range got {
+		if e.Container == "quiet" {
+			quiet++
+		}
+	}
+	if quiet != 10 || len(got) != 100 || l.Dropped() != 9910 {
+		t.Errorf("%d quiet of %d events kept, %d dropped", quiet, len(got), l.Dropped())
+	}
+}
+
+// TestAgainstModel: whatever is added, the log is bounded, ordered, and counts what it dropped.
+func TestAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.IntRange(1, 20).Draw(t, "capacity")
+		l := New(capacity, clock)
+		added := uint64(0)
+		for range rapid.IntRange(0, 200).Draw(t, "events") {
+			l.Add(control.Event{Container: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "of")})
+			added++
+		}
+		got := l.Since(0)
+		if len(got) > capacity || uint64(len(got))+l.Dropped() != added {
+			t.Fatalf("%d kept and %d dropped of %d, room for %d", len(got), l.Dropped(), added, capacity)
+		}
+		for i := 1; i < len(got); i++ {
+			if got[i].Seq <= got[i-1].Seq {
+				t.Fatalf("out of order: %v", seqs(got))
+			}
+		}
+		if added > 0 && got[len(got)-1].Seq != added {
+			t.Fatalf("the newest event is %d, want %d", got[len(got)-1].Seq, added)
+		}
+	})
+}
+
+func TestWait(t *testing.T) {
+	l := New(1000, clock)
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for last := uint64(0); last < 100; {
+				got, err := l.Wait(t.Context(), last)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if got[0].Seq != last+1 {
+					t.Errorf("after %d came %d", last, got[0].Seq)
+				}
+				last = got[len(got)-1].Seq
+			}
+		})
+	}
+	for range 100 {
+		l.Add(control.Event{})
+	}
+	readers.Wait()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Wait(ctx, 100); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

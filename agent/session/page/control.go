@@ -1,0 +1,70 @@
+package page
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"weir/cgo/abi"
+)
+
+// Control is a container's control page: the agent writes, the container's processes read. Its
+// methods must not be called at the same time.
+type Control struct {
+	mapping
+	readOnly int // the descriptor that tenants are given
+}
+
+// NewControl makes the control page of a container for the GPUs with these UUIDs, in this order.
+func NewControl(generation uint64, uuids [][16]byte) (*Control, error) {
+	m, fd, err := create(controlName, controlSeals)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	// The seals keep tenants from writing. A descriptor that is not open for it does so once more.
+	readOnly, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		m.unmap()
+		return nil, fmt.Errorf("making page %s: %w", controlName, err)
+	}
+	c := &Control{mapping: m, readOnly: readOnly}
+	p := (*abi.ControlPage)(c.at(0))
+	p.Magic, p.Abi, p.Count, p.Generation = abi.ControlMagic, abi.Version, uint32(len(uuids)), generation
+	for i, uuid := range uuids {
+		p.Gpus[i].Uuid = uuid
+		p.Gpus[i].Cap_bytes = abi.Unlimited
+	}
+	return c, nil
+}
+
+// FD is the descriptor to hand to tenants; it is open for reading only.
+func (c *Control) FD() int { return c.readOnly }
+
+// SetGPU shows a GPU's cap and charges in bytes, and how many sessions have a charge on it.
+func (c *Control) SetGPU(gpu int, limit, charged uint64, holders int) {
+	g := &(*abi.ControlPage)(c.at(0)).Gpus[gpu]
+	// Readers go by the sequence: odd while the words change.
+	atomic.AddUint32(&g.Sequence, 1)
+	atomic.StoreUint64(&g.Cap_bytes, limit)
+	atomic.StoreUint64(&g.Charged_bytes, charged)
+	atomic.StoreUint32(&g.Holders, uint32(holders))
+	atomic.AddUint32(&g.Sequence, 1)
+}
+
+// End tells all who read or wait on the page that it is out of date.
+func (c *Control) End() {
+	ended := &(*abi.ControlPage)(c.at(0)).Ended
+	atomic.StoreUint32(ended, 1)
+	const futexWake, everyone = 1, 1<<31 - 1
+	unix.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(ended)), futexWake, everyone)
+}
+
+// Close ends the page and lets go of it. Tenants keep their own mappings.
+func (c *Control) Close() {
+	c.End()
+	c.unmap()
+	unix.Close(c.readOnly)
+}

@@ -1,0 +1,191 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"weir/cgo/abi"
+)
+
+// ErrForged is returned where a credit word claims more than the session was granted.
+var ErrForged = errors.New("the usage page claims more credit than was granted")
+
+// ErrNotFound is returned where a process's usage page cannot be opened again.
+var ErrNotFound = errors.New("the process's usage page was not found")
+
+// retriesMax bounds how often a credit word is tried that changes under our hands. Each failed try
+// is an allocation or free of the tenant; one that keeps its word moving keeps its credit.
+const retriesMax = 1000
+
+// Usage is a session's usage page as the agent sees it: memory in which every word may be a lie.
+// Each word is read once, checked against the grant, and only then used.
+type Usage struct {
+	mapping
+	inode uint64
+}
+
+// NewUsage makes the usage page of a session. fd is for the tenant and to be closed by the caller.
+func NewUsage(session uint64) (u *Usage, fd int, err error) {
+	m, fd, err := create(usageName, usageSeals)
+	if err != nil {
+		return nil, -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		m.unmap()
+		unix.Close(fd)
+		return nil, -1, fmt.Errorf("making page %s: %w", usageName, err)
+	}
+	u = &Usage{mapping: m, inode: st.Ino}
+	p := (*abi.UsagePage)(u.at(0))
+	p.Magic, p.Abi, p.Session = abi.UsageMagic, abi.Version, session
+	return u, fd, nil
+}
+
+// Inode is the number by which the page can be found again.
+func (u *Usage) Inode() uint64 { return u.inode }
+
+// Close lets go of the page. The tenant keeps its own mapping.
+func (u *Usage) Close() { u.unmap() }
+
+// Credit returns the unused credit on a GPU in bytes, or ErrForged if it is above granted.
+func (u *Usage) Credit(gpu int, granted uint64) (uint64, error) {
+	credit := atomic.LoadUint64(u.word(gpu))
+	if credit > granted {
+		return 0, ErrForged
+	}
+	return credit, nil
+}
+
+// Take takes at most limit bytes from the unused credit and returns how many it took. The tenant need
+// not help: it may be stopped, and it may take at the same time.
+func (u *Usage) Take(gpu int, granted, limit uint64) (uint64, error) {
+	for range retriesMax {
+		credit, err := u.Credit(gpu, granted)
+		if err != nil {
+			return 0, err
+		}
+		taken := min(credit, limit)
+		if taken == 0 || atomic.CompareAndSwapUint64(u.word(gpu), credit, credit-taken) {
+			return taken, nil
+		}
+	}
+	return 0, nil
+}
+
+// Give adds bytes of the grant to the unused credit. granted includes them. It tells whether they are
+// there now: a tenant that keeps its word moving gets none.
+func (u *Usage) Give(gpu int, granted, bytes uint64) (bool, error) {
+	for range retriesMax {
+		credit, err := u.Credit(gpu, granted-bytes)
+		if err != nil {
+			return false, err
+		}
+		if atomic.CompareAndSwapUint64(u.word(gpu), credit, credit+bytes) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (u *Usage) word(gpu int) *uint64 {
+	return &(*abi.UsagePage)(u.at(0)).Gpus[gpu].Bytes
+}
+
+// Reopen finds a usage page that an earlier agent made, by its inode, in the process that has it.
+// The page is accepted only if it is a memfd of that inode with the seals of one.
+func Reopen(pid int, inode uint64) (*Usage, error) {
+	if u, err := reopenDescriptor(pid, inode); err == nil {
+		return u, nil
+	}
+	return reopenMapping(pid, inode)
+}
+
+// reopenDescriptor looks among the process's open descriptors.
+func reopenDescriptor(pid int, inode uint64) (*Usage, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, ErrNotFound
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, ErrNotFound
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		target, err := os.Readlink(path)
+		if err != nil || !strings.HasPrefix(target, "/memfd:"+usageName) {
+			continue
+		}
+		if u, err := accept(path, inode); err == nil {
+			return u, nil
+		}
+	}
+	return nil, ErrNotFound
+}
+
+// reopenMapping looks among what the process has mapped: it may have lost the descriptor. Only a
+// privileged agent may follow these links.
+func reopenMapping(pid int, inode uint64) (*Usage, error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil, ErrNotFound
+	}
+	number := strconv.FormatUint(inode, 10)
+	for line := range strings.Lines(string(maps)) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[4] != number || !strings.HasPrefix(f[5], "/memfd:"+usageName) {
+			continue
+		}
+		from, to, _ := strings.Cut(f[0], "-")
+		// The names of the links have no leading zeros, which lines of maps may have.
+		link := fmt.Sprintf("/proc/%d/map_files/%s-%s", pid,
+			strings.TrimLeft(from, "0"), strings.TrimLeft(to, "0"))
+		if u, err := accept(link, inode); err == nil {
+			return u, nil
+		}
+	}
+	return nil, ErrNotFound
+}
+
+// accept opens the page at path if it is the right one. What lies there is in the tenant's hands
+// and may change meanwhile: it is pinned first without opening it, and opened once it is known.
+func accept(path string, inode uint64) (*Usage, error) {
+	pin, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(pin)
+	var st unix.Stat_t
+	if err := unix.Fstat(pin, &st); err != nil {
+		return nil, err
+	}
+	if st.Ino != inode || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != abi.PageBytes {
+		return nil, ErrNotFound
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", pin), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	// Only a memfd can carry seals, and the number is that of one file among all memfds.
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	const forbidden = unix.F_SEAL_WRITE | unix.F_SEAL_FUTURE_WRITE
+	if err != nil || seals&usageSeals != usageSeals || seals&forbidden != 0 {
+		return nil, ErrNotFound
+	}
+	m, err := mapShared(fd)
+	if err != nil {
+		return nil, err
+	}
+	return &Usage{mapping: m, inode: inode}, nil
+}

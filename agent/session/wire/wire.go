@@ -1,0 +1,193 @@
+// Package wire reads the messages of tenants and writes those of the agent. It is pure: bytes in,
+// values out. What a tenant sends may be anything at all; whatever is not exactly a message of the
+// version in use is an error whose text says what was wrong, made to be shown to the tenant.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/cgo/abi"
+)
+
+// BytesMax is the most that one request may ask for, or a process may declare on one GPU, in bytes.
+const BytesMax = 1 << 50
+
+// ErrVersion is returned for a HELLO that offers no version of the ABI that this agent speaks.
+var ErrVersion = errors.New("no common version of the ABI")
+
+const (
+	headerBytes = 8
+	// hello.abi_newest ends here: what must be there to know how to read the rest of a HELLO.
+	helloVersionBytes = 16
+)
+
+// Decode reads one message of a tenant: an *abi.Hello, *abi.Request, *abi.Query or *abi.Note.
+func Decode(packet []byte) (any, error) {
+	if len(packet) < headerBytes {
+		return nil, fmt.Errorf("message of %d bytes, shorter than a header", len(packet))
+	}
+	if len(packet) > abi.MsgBytesMax {
+		return nil, fmt.Errorf("message longer than %d bytes", abi.MsgBytesMax)
+	}
+	kind, length := binary.LittleEndian.Uint16(packet), binary.LittleEndian.Uint16(packet[2:])
+	if int(length) != len(packet) {
+		return nil, fmt.Errorf("message of %d bytes that says it has %d", len(packet), length)
+	}
+	switch kind {
+	case abi.MsgHello:
+		return decodeHello(packet)
+	case abi.MsgRequest:
+		return decode("REQUEST", packet, checkRequest)
+	case abi.MsgQuery:
+		return decode("QUERY", packet, checkQuery)
+	case abi.MsgNote:
+		return decode("NOTE", packet, checkNote)
+	default:
+		return nil, fmt.Errorf("message of unknown type %d", kind)
+	}
+}
+
+// decode reads a message that has exactly the size of its type, and checks its fields.
+func decode[T any](name string, packet []byte, check func(*T) error) (any, error) {
+	m := new(T)
+	if want := binary.Size(m); len(packet) != want {
+		return nil, fmt.Errorf("%s of %d bytes, where it has %d", name, len(packet), want)
+	}
+	if _, err := binary.Decode(packet, binary.LittleEndian, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := check(m); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}
+
+// decodeHello looks at the offered versions first: a library of a later version may send more than
+// this one knows, but begins its HELLO in the same way if it offers to speak this version.
+func decodeHello(packet []byte) (any, error) {
+	if len(packet) < helloVersionBytes {
+		return nil, fmt.Errorf("HELLO of %d bytes", len(packet))
+	}
+	if magic := binary.LittleEndian.Uint32(packet[8:]); magic != abi.HelloMagic {
+		return nil, fmt.Errorf("HELLO with magic %#x", magic)
+	}
+	oldest, newest := binary.LittleEndian.Uint16(packet[12:]), binary.LittleEndian.Uint16(packet[14:])
+	if oldest > abi.Version || newest < abi.Oldest || oldest > newest {
+		return nil, fmt.Errorf("%w: the library speaks %d to %d, the agent %d to %d",
+			ErrVersion, oldest, newest, abi.Oldest, abi.Version)
+	}
+	if known := binary.Size(abi.Hello{}); newest > abi.Version && len(packet) > known {
+		packet = packet[:known]
+	}
+	return decode("HELLO", packet, checkHello)
+}
+
+func checkHello(m *abi.Hello) error {
+	if m.Held_count > abi.GPUsMax {
+		return fmt.Errorf("%d GPUs, more than %d", m.Held_count, abi.GPUsMax)
+	}
+	if m.Reserved != 0 {
+		return errors.New("reserved field is not zero")
+	}
+	if !slices.Contains(m.Library[:], 0) || !slices.Contains(m.Program[:], 0) {
+		return errors.New("text without an end")
+	}
+	seen := make(map[[16]byte]bool)
+	for _, h := range m.Held[:m.Held_count] {
+		if h.Bytes > BytesMax {
+			return fmt.Errorf("%d bytes held on one GPU", h.Bytes)
+		}
+		if seen[h.Uuid] {
+			return errors.New("a GPU is there twice")
+		}
+		seen[h.Uuid] = true
+	}
+	return nil
+}
+
+func checkRequest(m *abi.Request) error {
+	if m.Bytes == 0 || m.Bytes > BytesMax {
+		return fmt.Errorf("%d bytes asked for", m.Bytes)
+	}
+	if m.Kind < abi.KindPlain || m.Kind > abi.KindManaged {
+		return fmt.Errorf("unknown kind %d", m.Kind)
+	}
+	return checkSeq(m.Header)
+}
+
+func checkQuery(m *abi.Query) error {
+	if m.Reserved != 0 {
+		return errors.New("reserved field is not zero")
+	}
+	return checkSeq(m.Header)
+}
+
+func checkNote(m *abi.Note) error {
+	if m.Code < abi.NoteRefused || m.Code > abi.NoteForked {
+		return fmt.Errorf("unknown code %d", m.Code)
+	}
+	return nil
+}
+
+func checkSeq(h abi.Header) error {
+	if h.Seq == 0 {
+		return errors.New("question with number 0")
+	}
+	return nil
+}
+
+// Negotiated is the version that both sides of an accepted HELLO speak.
+func Negotiated(m *abi.Hello) uint16 { return min(m.Abi_newest, abi.Version) }
+
+// Text reads a zero-terminated string of a message. What cannot be printed is replaced: it ends up on
+// operators' terminals.
+func Text(field []int8) string {
+	var s strings.Builder
+	for _, c := range field {
+		switch {
+		case c == 0:
+			return s.String()
+		case c < ' ' || c == 0x7f:
+			s.WriteByte('?')
+		default:
+			s.WriteByte(byte(c))
+		}
+	}
+	return s.String()
+}
+
+// Encode writes a message of the agent, whose header it completes.
+func Encode(m any) []byte {
+	packet := make([]byte, 0, abi.MsgBytesMax)
+	packet, err := binary.Append(packet, binary.LittleEndian, m)
+	if err != nil {
+		panic(fmt.Sprintf("wire: encoding %T: %v", m, err)) // not a message at all
+	}
+	var kind uint16
+	switch m.(type) {
+	case *abi.Welcome:
+		kind = abi.MsgWelcome
+	case *abi.Verdict:
+		kind = abi.MsgVerdict
+	case *abi.Answer:
+		kind = abi.MsgAnswer
+	case *abi.Close:
+		kind = abi.MsgClose
+	}
+	binary.LittleEndian.PutUint16(packet, kind)
+	binary.LittleEndian.PutUint16(packet[2:], uint16(len(packet)))
+	return packet
+}
+
+// Close makes the last message of a connection; text is cut to what fits.
+func Close(reason uint32, text string) []byte {
+	m := &abi.Close{Reason: reason}
+	for i := range min(len(text), len(m.Text)-1) {
+		m.Text[i] = int8(text[i])
+	}
+	return Encode(m)
+}

@@ -1,0 +1,172 @@
+// Package store keeps what must survive a restart of the agent: the containers with their caps (a
+// JSON file in the state directory) and each session's credit record (a small file in the run
+// directory). Invariants:
+//   - a file is replaced by rename only, so that a kill at any instruction leaves the old or the new;
+//   - a file that cannot be understood is an error that names it, never an empty answer: caps and
+//     charges are not silently forgotten.
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+)
+
+// containersSchema is the version of containers.json.
+const containersSchema = 1
+
+// Caps are a container's limits as they are kept; nil is "not set".
+type Caps struct {
+	MemoryBytes *int64   `json:"memory_bytes"`
+	SwapBytes   *int64   `json:"swap_bytes"`
+	Weight      *float64 `json:"weight"`
+}
+
+// Container is what is kept of one container.
+type Container struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Namespace string    `json:"namespace"`
+	Identity  string    `json:"identity"`
+	PID       int       `json:"pid"`   // the process whose end ends the container
+	Start     uint64    `json:"start"` // its start time, in clock ticks since boot
+	UID       uint32    `json:"uid"`
+	Command   []string  `json:"command"`
+	Started   time.Time `json:"started"`
+	Caps      Caps      `json:"caps"`
+}
+
+type containersFile struct {
+	Schema     int         `json:"schema"`
+	Boot       string      `json:"boot"`
+	Containers []Container `json:"containers"`
+}
+
+// Containers is the file of containers and caps. Its methods must not be called at the same time.
+type Containers struct {
+	path string
+	boot string
+}
+
+// NewContainers names the file in the state directory dir; boot is the machine's boot id.
+func NewContainers(dir, boot string) *Containers {
+	return &Containers{path: filepath.Join(dir, "containers.json"), boot: boot}
+}
+
+// Load reads the containers kept. None are kept where there is no file, or where it is of an earlier
+// boot, which none of its processes has outlived. A damaged file is an error.
+func (c *Containers) Load() ([]Container, error) {
+	text, err := os.ReadFile(c.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading containers and caps: %w", err)
+	}
+	file, err := parseContainers(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading containers and caps from %s: %w; restore the file, or move it "+
+			"away to start without it (containers that still run then have no cap)", c.path, err)
+	}
+	if file.Boot != c.boot {
+		return nil, nil
+	}
+	return file.Containers, nil
+}
+
+// Save replaces the file by one with these containers; it is on the disk when Save returns.
+func (c *Containers) Save(containers []Container) error {
+	if containers == nil {
+		containers = []Container{}
+	}
+	file := containersFile{Schema: containersSchema, Boot: c.boot, Containers: containers}
+	text, err := json.MarshalIndent(file, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing containers and caps: %w", err)
+	}
+	if err := replace(c.path, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("writing containers and caps: %w", err)
+	}
+	return nil
+}
+
+func parseContainers(text []byte) (containersFile, error) {
+	var file containersFile
+	in := json.NewDecoder(bytes.NewReader(text))
+	if err := in.Decode(&file); err != nil {
+		return file, fmt.Errorf("damaged: %w", err)
+	}
+	if _, err := in.Token(); err != io.EOF {
+		return file, errors.New("damaged: text after its end")
+	}
+	if file.Schema != containersSchema {
+		return file, fmt.Errorf("of schema %d, where this version knows %d",
+			file.Schema, containersSchema)
+	}
+	seen := make(map[string]bool)
+	for _, c := range file.Containers {
+		if err := c.check(); err != nil {
+			return file, fmt.Errorf("damaged: container %q: %w", c.ID, err)
+		}
+		if seen[c.ID] || seen["/"+c.Namespace+"/"+c.Name] {
+			return file, fmt.Errorf("damaged: container %q is there twice", c.Name)
+		}
+		seen[c.ID], seen["/"+c.Namespace+"/"+c.Name] = true, true
+	}
+	return file, nil
+}
+
+var containerID = regexp.MustCompile(`^[0-9a-f]{12}$`)
+
+func (c *Container) check() error {
+	switch {
+	case !containerID.MatchString(c.ID):
+		return errors.New("the id is not 12 hexadecimal digits")
+	case c.Name == "":
+		return errors.New("it has no name")
+	case c.PID <= 0:
+		return fmt.Errorf("its pid is %d", c.PID)
+	case c.Caps.MemoryBytes != nil && *c.Caps.MemoryBytes <= 0:
+		return fmt.Errorf("its memory cap is %d", *c.Caps.MemoryBytes)
+	}
+	return nil
+}
+
+// replace writes a file beside path, brings it to the disk and renames it to path.
+func replace(path string, content []byte, mode fs.FileMode) (err error) {
+	temporary := path + ".new"
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(temporary)
+		}
+	}()
+	if _, err = f.Write(content); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(temporary, path); err != nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(path))
+}
+
+func syncDirectory(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

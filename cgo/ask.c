@@ -1,0 +1,257 @@
+// ask.c: see ask.h.
+#include "ask.h"
+
+#include "client.h"
+#include "credit.h"
+#include "helper.h"
+
+// How long a query is waited for where an estimate can be given instead.
+#define QUERY_WAIT_MS 500u
+
+_Static_assert((WEIR_ASKS_MAX & (WEIR_ASKS_MAX - 1)) == 0, "places are part of sequence numbers");
+
+static uint32_t place_of(const struct weir_state *state, const struct weir_ask *ask) {
+    return (uint32_t)(ask - state->asks);
+}
+
+// A place for a new question, or NULL. Lock held.
+static struct weir_ask *new_ask(struct weir_state *state) {
+    struct weir_ask *ask;
+    if (state->ask_free) {
+        ask = &state->asks[state->ask_free - 1];
+        state->ask_free = ask->next;
+    } else if (state->asks_used < WEIR_ASKS_MAX) {
+        ask = &state->asks[state->asks_used++];
+    } else {
+        return NULL;
+    }
+    // Never 0, and not met again before 2^32 / WEIR_ASKS_MAX questions.
+    state->ask_round += WEIR_ASKS_MAX;
+    if (!state->ask_round)
+        state->ask_round = WEIR_ASKS_MAX;
+    ask->seq = state->ask_round | place_of(state, ask);
+    return ask;
+}
+
+// Lock held. The thread is woken after the lock is left; it may have left its place by then, which
+// only wakes someone else for nothing.
+static void finish(struct weir_ask *ask, uint32_t outcome) {
+    __atomic_store_n(&ask->state, outcome, __ATOMIC_RELEASE);
+}
+
+static void free_ask(struct weir_state *state, struct weir_ask *ask) {
+    finish(ask, WEIR_ASK_FREE);
+    ask->next = state->ask_free;
+    state->ask_free = place_of(state, ask) + 1;
+}
+
+static void wake(struct weir_ask *ask) {
+    weir_sys_futex_wake(&ask->state, 1);
+}
+
+union question {
+    struct weir_header header;
+    struct weir_request request;
+    struct weir_query query;
+};
+
+static void write_question(union question *question, const struct weir_ask *ask, uint32_t index) {
+    if (ask->kind)
+        question->request = (struct weir_request){
+            .header = {WEIR_MSG_REQUEST, sizeof(struct weir_request), ask->seq},
+            .gpu = index,
+            .kind = ask->kind,
+            .bytes = ask->bytes,
+        };
+    else
+        question->query = (struct weir_query){
+            .header = {WEIR_MSG_QUERY, sizeof(struct weir_query), ask->seq},
+            .gpu = index,
+        };
+}
+
+// Sends a question that was not sent on the present connection, if there is one. Where the agent
+// does not take it now, or the descriptor is ours no more, it stays unsent and is tried again.
+static void send_ask(struct weir_state *state, struct weir_ask *ask) {
+    union question question;
+    if (weir_lock(&state->lock))
+        return;
+    uint32_t index = state->gpus[ask->gpu].index;
+    int due = ask->state == WEIR_ASK_WAITING && state->link_up && !ask->sent;
+    if (due && index == WEIR_NO_INDEX) {
+        finish(ask, WEIR_ASK_UNKNOWN);
+        weir_unlock(&state->lock);
+        wake(ask);
+        return;
+    }
+    int fd = state->fd;
+    uint64_t cookie = state->cookie;
+    if (due) {
+        ask->sent = 1;
+        write_question(&question, ask, index);
+    }
+    weir_unlock(&state->lock);
+    if (!due || weir_client_send(fd, cookie, &question) == 0)
+        return;
+    if (weir_lock(&state->lock))
+        return;
+    if (ask->seq == question.header.seq && state->cookie == cookie)
+        ask->sent = 0;
+    weir_unlock(&state->lock);
+}
+
+static uint64_t longest_wait_ms(const struct weir_state *state, uint32_t kind) {
+    if (!__atomic_load_n(&state->control, __ATOMIC_ACQUIRE))
+        return WEIR_AGENT_WAIT_MS;
+    uint64_t wait_ms = __atomic_load_n(&state->agent_wait_ms, __ATOMIC_RELAXED);
+    return !kind && wait_ms > QUERY_WAIT_MS ? QUERY_WAIT_MS : wait_ms;
+}
+
+// Waits for an outcome until the deadline, in slices, since a question may have to be sent again
+// and a helper may have to be made.
+static void wait_for(struct weir_state *state, struct weir_ask *ask) {
+    uint64_t now = weir_sys_now_ms();
+    uint64_t deadline = now + longest_wait_ms(state, ask->kind);
+    for (;;) {
+        if (__atomic_load_n(&state->mode, __ATOMIC_ACQUIRE) != WEIR_MODE_STARTING)
+            weir_helper_start(state);
+        send_ask(state, ask);
+        uint64_t left = deadline - now;
+        uint64_t slice = left < WEIR_WAIT_MS_MAX ? left : WEIR_WAIT_MS_MAX;
+        weir_sys_futex_wait(&ask->state, WEIR_ASK_WAITING, slice * 1000);
+        if (__atomic_load_n(&ask->state, __ATOMIC_ACQUIRE) != WEIR_ASK_WAITING)
+            return;
+        now = weir_sys_now_ms();
+        if (now >= deadline)
+            return;
+    }
+}
+
+static int error_of(uint32_t outcome) {
+    switch (outcome) {
+    case WEIR_ASK_GRANTED:
+    case WEIR_ASK_ANSWERED:
+        return 0;
+    case WEIR_ASK_REFUSED:
+        return EDQUOT;
+    case WEIR_ASK_UNKNOWN:
+        return ENODEV;
+    default:
+        return EHOSTUNREACH;  // still waiting at the deadline, or lost
+    }
+}
+
+// Puts a question and waits for what comes of it. `out`: the place as it was at the end.
+static int ask_and_wait(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes,
+                        struct weir_ask *out) {
+    int rc = weir_lock(&state->lock);
+    if (rc)
+        return rc;
+    struct weir_ask *ask = state->refusing ? NULL : new_ask(state);
+    rc = state->refusing ? EDQUOT : EAGAIN;
+    if (ask) {
+        ask->gpu = gpu;
+        ask->kind = kind;
+        ask->bytes = bytes;
+        ask->sent = 0;
+        finish(ask, WEIR_ASK_WAITING);
+    }
+    weir_unlock(&state->lock);
+    if (!ask)
+        return rc;
+    wait_for(state, ask);
+    rc = weir_lock(&state->lock);
+    if (rc)
+        return rc;
+    *out = *ask;
+    free_ask(state, ask);
+    weir_unlock(&state->lock);
+    return error_of(out->state);
+}
+
+int weir_ask_credit(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes) {
+    struct weir_ask outcome;
+    return ask_and_wait(state, gpu, kind, bytes, &outcome);
+}
+
+int weir_ask_room(struct weir_state *state, uint32_t gpu, uint64_t *free_bytes,
+                  uint64_t *cap_bytes) {
+    struct weir_ask outcome;
+    int rc = ask_and_wait(state, gpu, 0, 0, &outcome);
+    if (rc)
+        return rc;
+    *free_bytes = outcome.free_bytes;
+    *cap_bytes = outcome.cap_bytes;
+    return 0;
+}
+
+// The place where a thread waits for `seq`, or NULL. Lock held.
+static struct weir_ask *find(struct weir_state *state, uint32_t seq) {
+    struct weir_ask *ask = &state->asks[seq & (WEIR_ASKS_MAX - 1)];
+    return ask->seq == seq && ask->state == WEIR_ASK_WAITING ? ask : NULL;
+}
+
+int weir_ask_verdict(struct weir_state *state, const struct weir_verdict *verdict) {
+    int granted = verdict->verdict == WEIR_GRANTED;
+    if (weir_lock(&state->lock))
+        return 0;
+    struct weir_ask *ask = find(state, verdict->header.seq);
+    int fits = !ask || (ask->kind && (!granted || verdict->granted_bytes == ask->bytes));
+    if (ask && fits && granted) {
+        weir_credit_grant(state, ask->gpu, verdict->granted_bytes);
+        finish(ask, WEIR_ASK_GRANTED);
+    } else if (ask && fits) {
+        finish(ask, verdict->verdict == WEIR_NO_SUCH_GPU ? WEIR_ASK_UNKNOWN : WEIR_ASK_REFUSED);
+    } else if (fits && granted) {
+        weir_credit_grant_late(state, verdict->gpu, verdict->granted_bytes);
+    }
+    weir_unlock(&state->lock);
+    if (ask)
+        wake(ask);
+    return fits ? 0 : EPROTO;
+}
+
+int weir_ask_answer(struct weir_state *state, const struct weir_answer *answer) {
+    if (weir_lock(&state->lock))
+        return 0;
+    struct weir_ask *ask = find(state, answer->header.seq);
+    int fits = !ask || !ask->kind;
+    if (ask && fits) {
+        ask->free_bytes = answer->free_bytes;
+        ask->cap_bytes = answer->cap_bytes;
+        finish(ask, WEIR_ASK_ANSWERED);
+    }
+    weir_unlock(&state->lock);
+    if (ask)
+        wake(ask);
+    return fits ? 0 : EPROTO;
+}
+
+void weir_ask_send_all(struct weir_state *state) {
+    for (uint32_t i = 0; i < WEIR_ASKS_MAX; i++) {
+        struct weir_ask *ask = &state->asks[i];
+        if (__atomic_load_n(&ask->state, __ATOMIC_ACQUIRE) == WEIR_ASK_WAITING)
+            send_ask(state, ask);
+    }
+}
+
+void weir_ask_lost(struct weir_state *state, int refusing) {
+    if (weir_lock(&state->lock))
+        return;
+    state->link_up = 0;
+    state->refusing = (uint32_t)refusing;
+    for (uint32_t i = 0; i < state->asks_used; i++) {
+        struct weir_ask *ask = &state->asks[i];
+        if (ask->state != WEIR_ASK_WAITING)
+            continue;
+        ask->sent = 0;
+        if (refusing)
+            finish(ask, WEIR_ASK_REFUSED);
+        else if (!ask->kind && state->control)
+            finish(ask, WEIR_ASK_LOST);
+    }
+    weir_unlock(&state->lock);
+    for (uint32_t i = 0; i < WEIR_ASKS_MAX; i++)
+        if (__atomic_load_n(&state->asks[i].state, __ATOMIC_ACQUIRE) != WEIR_ASK_FREE)
+            wake(&state->asks[i]);
+}

@@ -1,0 +1,66 @@
+// note.c: see note.h. Notes need no answer; their sequence number is any but 0.
+#include "note.h"
+
+#include "client.h"
+
+#define NOTE_INTERVAL_MS 1000u
+#define NOTE_SEQ 1u
+
+static void send_note(int fd, uint64_t cookie, uint32_t code, uint32_t a, uint64_t b) {
+    struct weir_note note = {{WEIR_MSG_NOTE, sizeof(note), NOTE_SEQ}, code, a, b};
+    weir_client_send(fd, cookie, &note);
+}
+
+void weir_note(struct weir_state *state, enum weir_note_bit note, uint32_t number, uint64_t bytes) {
+    if (weir_lock(&state->lock))
+        return;
+    struct weir_gpu *gpu = &state->gpus[number];
+    __atomic_store_n(&gpu->notes, gpu->notes | (uint32_t)note, __ATOMIC_RELAXED);
+    if (note == WEIR_NOTE_BIT_REFUSED)
+        gpu->refused_bytes = bytes;
+    if (note == WEIR_NOTE_BIT_DRIVER_OOM)
+        gpu->oom_bytes = bytes;
+    weir_unlock(&state->lock);
+    weir_notes_send(state);
+}
+
+static void send_gpu_notes(struct weir_state *state, uint32_t number, uint64_t now) {
+    if (weir_lock(&state->lock))
+        return;
+    struct weir_gpu *gpu = &state->gpus[number];
+    struct weir_gpu said = *gpu;
+    int fd = state->fd;
+    uint64_t cookie = state->cookie;
+    int due = state->link_up && (!gpu->noted_ms || now - gpu->noted_ms >= NOTE_INTERVAL_MS);
+    if (due) {
+        __atomic_store_n(&gpu->notes, 0, __ATOMIC_RELAXED);
+        gpu->noted_ms = now;
+    }
+    weir_unlock(&state->lock);
+    if (!due)
+        return;
+    uint32_t index = said.known ? said.index : WEIR_NO_INDEX;
+    if (said.notes & WEIR_NOTE_BIT_REFUSED)
+        send_note(fd, cookie, WEIR_NOTE_REFUSED, index, said.refused_bytes);
+    if (said.notes & WEIR_NOTE_BIT_DRIVER_OOM)
+        send_note(fd, cookie, WEIR_NOTE_DRIVER_OOM, index, said.oom_bytes);
+    if (said.notes & WEIR_NOTE_BIT_UNKNOWN)
+        send_note(fd, cookie, WEIR_NOTE_UNKNOWN_GPU, number, 0);
+}
+
+void weir_notes_send(struct weir_state *state) {
+    uint64_t now = weir_sys_now_ms();
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
+        if (__atomic_load_n(&state->gpus[i].notes, __ATOMIC_RELAXED))
+            send_gpu_notes(state, i, now);
+    if (!__atomic_load_n(&state->note_forked, __ATOMIC_RELAXED) || weir_lock(&state->lock))
+        return;
+    int due = state->link_up && state->note_forked;
+    if (due)
+        __atomic_store_n(&state->note_forked, 0, __ATOMIC_RELAXED);
+    int fd = state->fd;
+    uint64_t cookie = state->cookie;
+    weir_unlock(&state->lock);
+    if (due)
+        send_note(fd, cookie, WEIR_NOTE_FORKED, 0, 0);
+}

@@ -1,0 +1,158 @@
+// routes.c: decides for each lookup whether the loader's answer, or a wrapper, is given; see
+// routes.h.
+#include "routes.h"
+
+#include <dlfcn.h>
+
+#include "callas.h"
+#include "driver.h"
+#include "objects.h"
+#include "slots.h"
+
+#ifndef RTLD_DEEPBIND
+#define RTLD_DEEPBIND 8  // of glibc; musl ignores it
+#endif
+
+// A driver export that is never hooked, and hence not exported from here: whoever finds it sees the
+// driver itself.
+#define WITNESS WEIR_FN_cuDriverGetVersion
+#define WITNESS_NAME "cuDriverGetVersion"
+
+static const char dl_names[WEIR_DL_COUNT][8] = {"dlsym", "dlvsym", "dlopen"};
+static void *dl_real[WEIR_DL_COUNT];
+
+// In entry_<machine>.S.
+extern const char weir_entry_dlsym[], weir_entry_dlvsym[], weir_entry_dlopen[];
+
+static bool same(const char *a, const char *b) {
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+enum weir_dl weir_dl_named(const char *name) {
+    enum weir_dl which = WEIR_DLSYM;
+    while (which < WEIR_DL_COUNT && !same(name, dl_names[which]))
+        which++;
+    return which;
+}
+
+void *weir_dl_entry(enum weir_dl which) {
+    switch (which) {
+    case WEIR_DLSYM:
+        return (void *)weir_entry_dlsym;
+    case WEIR_DLVSYM:
+        return (void *)weir_entry_dlvsym;
+    default:
+        return (void *)weir_entry_dlopen;
+    }
+}
+
+void *weir_dl_real(enum weir_dl which) {
+    void *real = __atomic_load_n(&dl_real[which], __ATOMIC_ACQUIRE);
+    if (!real) {
+        real = weir_host_function(dl_names[which]);
+        __atomic_store_n(&dl_real[which], real, __ATOMIC_RELEASE);
+    }
+    return real;
+}
+
+// One lookup of the host: the function that answers it, its arguments, and where it came from.
+struct lookup {
+    void *real;
+    void *handle;
+    const char *name;
+    const char *version;  // NULL for dlsym
+    const void *caller;
+};
+
+static bool is_relative(const void *handle) {
+    return handle == RTLD_DEFAULT || handle == RTLD_NEXT;
+}
+
+// Asks the loader, as the host's own call would, but for `name`.
+static void *ask(const struct lookup *lookup, const char *name) {
+    if (is_relative(lookup->handle))
+        return weir_call_as(lookup->caller, lookup->real, lookup->handle, name, lookup->version);
+    return ((void *(*)(void *, const char *, const char *))lookup->real)(lookup->handle, name,
+                                                                         lookup->version);
+}
+
+static bool is_driver_function(const void *found, enum weir_fn fn) {
+    return found && (found == weir_driver_function(fn) ||
+                     (weir_driver_refresh() && found == weir_driver_function(fn)));
+}
+
+// A hooked name was found in this library, because it comes early in the search. Without it the
+// search would have gone on: to the driver, if the driver can be seen in that search at all.
+static void *beyond_own(const struct lookup *lookup, enum weir_fn fn) {
+    if (is_driver_function(ask(lookup, WITNESS_NAME), WITNESS) && weir_driver_function(fn))
+        return weir_wrapper(fn);
+    return ((void *(*)(void *, const char *, const char *))lookup->real)(RTLD_NEXT, lookup->name,
+                                                                         lookup->version);
+}
+
+static void *find_hooked(const struct lookup *lookup, enum weir_fn fn) {
+    void *found = ask(lookup, lookup->name);
+    if (!found)
+        return NULL;
+    if (weir_own_code(found))
+        return beyond_own(lookup, fn);
+    return is_driver_function(found, fn) ? weir_wrapper(fn) : found;
+}
+
+// A program that takes dlsym from the C library by hand gets the entry instead. RTLD_NEXT is left
+// to the loader: another interposer looks for what comes after itself.
+static void *find_dl(const struct lookup *lookup, enum weir_dl which) {
+    void *found = ask(lookup, lookup->name);
+    return found && found == weir_dl_real(which) ? weir_dl_entry(which) : found;
+}
+
+static void *route(const struct lookup *lookup, void **result) {
+    const char *name = lookup->name;
+    if (!lookup->real || !name)
+        return lookup->real;
+    if (name[0] == 'c' && name[1] == 'u') {
+        enum weir_fn fn = weir_fn_named(name);
+        if (fn == WEIR_FN_NONE || !weir_wrapper(fn))
+            return lookup->real;
+        *result = find_hooked(lookup, fn);
+        return NULL;
+    }
+    if (name[0] == 'd' && name[1] == 'l' && lookup->handle != RTLD_NEXT) {
+        enum weir_dl which = weir_dl_named(name);
+        if (which == WEIR_DL_COUNT)
+            return lookup->real;
+        *result = find_dl(lookup, which);
+        return NULL;
+    }
+    return lookup->real;
+}
+
+void *weir_route_dlsym(void *handle, const char *name, const char *unused, const void *caller,
+                       void **result) {
+    (void)unused;
+    struct lookup lookup = {weir_dl_real(WEIR_DLSYM), handle, name, NULL, caller};
+    return route(&lookup, result);
+}
+
+void *weir_route_dlvsym(void *handle, const char *name, const char *version, const void *caller,
+                        void **result) {
+    struct lookup lookup = {weir_dl_real(WEIR_DLVSYM), handle, name, version, caller};
+    return route(&lookup, result);
+}
+
+// An object loaded with RTLD_DEEPBIND looks in its own dependencies first and so misses the
+// exported names: its slots are patched once it is loaded. (Its constructors have run by then.)
+void *weir_route_dlopen(const char *path, size_t flags, const void *unused, const void *caller,
+                        void **result) {
+    (void)unused;
+    void *real = weir_dl_real(WEIR_DLOPEN);
+    if (!real || !(flags & RTLD_DEEPBIND))
+        return real;
+    struct weir_loads before = weir_loads_now();
+    *result = weir_call_as(caller, real, path, (const void *)flags, NULL);
+    if (*result)
+        weir_bind_deep(*result, &before);
+    return NULL;
+}

@@ -1,0 +1,24 @@
+# Clients of the whole-system tests, in build/e2e/. They link the null driver's names; which driver
+# they run on says LD_LIBRARY_PATH.
+
+E2E_DIR := tests/e2e/clients
+E2E_OUT := $(BUILD)/e2e
+E2E_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -I$(E2E_DIR)
+E2E_DRIVER := $(BUILD)/bench/libcuda.so.1
+# For those that look into the simulated machine's own books.
+E2E_MACHINE := $(wildcard tests/sim/*.c)
+
+BUILD_TARGETS += $(addprefix $(E2E_OUT)/,puppet troupe crowd)
+
+$(E2E_OUT):
+	mkdir -p $@
+
+$(E2E_OUT)/puppet: $(E2E_DIR)/puppet.c $(E2E_DIR)/cuda.h $(E2E_DRIVER) | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
+
+$(E2E_OUT)/troupe: $(E2E_DIR)/troupe.c | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $<
+
+$(E2E_OUT)/crowd: $(addprefix $(E2E_DIR)/,crowd.c racer.c board.c board.h cuda.h) $(E2E_MACHINE) \
+  $(wildcard tests/sim/*.h) $(E2E_DRIVER) | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -lpthread

@@ -1,0 +1,44 @@
+// cuda.h: the part of the driver API that the test clients call, declared from its documented form.
+#ifndef WEIR_E2E_CUDA_H
+#define WEIR_E2E_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CUDA_SUCCESS = 0,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+};
+
+enum { CU_MEM_ATTACH_GLOBAL = 1 };
+
+int cuInit(unsigned flags);
+int cuDriverGetVersion(int *version);
+int cuDeviceGetCount(int *count);
+int cuDeviceGet(int *device, int ordinal);
+int cuDeviceTotalMem_v2(size_t *bytes, int device);
+int cuDevicePrimaryCtxRetain(void **context, int device);
+int cuDevicePrimaryCtxRelease_v2(int device);
+int cuCtxSetCurrent(void *context);
+int cuCtxSynchronize(void);
+int cuMemAlloc_v2(uint64_t *address, size_t bytes);
+int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t width, size_t height,
+                       unsigned element_bytes);
+int cuMemAllocManaged(uint64_t *address, size_t bytes, unsigned flags);
+int cuMemFree_v2(uint64_t address);
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
+int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes);
+int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes);
+int cuModuleLoadData(void **module, const void *image);
+int cuModuleGetFunction(void **function, void *module, const char *name);
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   void *stream, void **parameters, void **extra);
+int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
+int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
+                        int *status);
+
+typedef int alloc_fn(uint64_t *address, size_t bytes);
+typedef int free_fn(uint64_t address);
+
+#endif

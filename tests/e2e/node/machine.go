@@ -1,0 +1,35 @@
+package node
+
+// Machines made for one test, where a ready-made one does not fit.
+
+import "fmt"
+
+// Machine is the text of a machine file with one GPU at scale 1, so that sizes are what they seem:
+// so much memory, of which every context takes so much.
+func Machine(memory, context string) string {
+	return fmt.Sprintf(`scale = "1/1"
+driver = "535.309.01"
+cuda = "12.2"
+
+[[gpu]]
+name = "test card"
+compute_capability = "8.0"
+multiprocessors = 56
+clock = "1440MHz"
+memory_clock = "1215MHz"
+memory_bus = 3072
+memory = %q
+context_memory = %q
+host_to_device = "12GB/s"
+device_to_host = "12GB/s"
+memory_bandwidth = "933GB/s"
+copy_latency = "1us"
+slice = "1024us"
+switch_cost = "100us"
+launch_latency = "2us"
+kernel_min = "1us"
+kernel_thread = "1ps"
+context_create = "0ns"
+queue_depth = 1024
+`, memory, context)
+}

@@ -1,0 +1,253 @@
+// Package node gives whole-system tests a node of their own: a simulated machine, an agent in a
+// private run directory, and CUDA programs under `weir run`. It uses what `make build` made and
+// builds nothing; where that is missing, a test skips and says so.
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for anything that should happen soon. It is generous, because
+// it decides only when a test gives up.
+const patience = 30 * time.Second
+
+// Options describe a node. The zero value is one simulated A30 and an agent with defaults.
+type Options struct {
+	Machine string // name of a ready-made machine, or the text of a machine file
+	Config  string // lines of the agent's weir.toml
+	NoAgent bool
+}
+
+// Node is one simulated machine and its agent, private to a test and gone with it.
+type Node struct {
+	t       testing.TB
+	Dir     string // everything of this node lies below
+	RunDir  string // the agent's
+	SimDir  string // the simulated machine's
+	options Options
+	agent   *exec.Cmd
+	log     *syncBuffer
+	ended   chan struct{} // closed when the present agent has ended
+}
+
+// syncBuffer collects a process's output while tests read it.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// Build returns the path of a build output; the test skips if it is not there.
+func Build(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(Root(t), "build", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%s is not built: run `make build` first", filepath.Join("build", name))
+	}
+	return path
+}
+
+// Root is the top of the tree: the folder with go.mod, above the test's own.
+func Root(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	t.Fatal("no go.mod above the test's folder")
+	return ""
+}
+
+// Start makes a node and removes it when the test ends.
+func Start(t testing.TB, options Options) *Node {
+	t.Helper()
+	for _, name := range []string{"weir", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1"} {
+		Build(t, name)
+	}
+	// Not t.TempDir: an agent's sockets lie below, and their addresses are short.
+	dir, err := os.MkdirTemp("", "weir-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{
+		t: t, Dir: dir, RunDir: filepath.Join(dir, "run"), SimDir: filepath.Join(dir, "sim"),
+		options: options, log: &syncBuffer{},
+	}
+	t.Cleanup(n.remove)
+	if err := os.WriteFile(n.configFile(), []byte(options.Config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.startMachine()
+	if !options.NoAgent {
+		n.StartAgent()
+	}
+	return n
+}
+
+func (n *Node) configFile() string { return filepath.Join(n.Dir, "weir.toml") }
+
+func (n *Node) startMachine() {
+	n.t.Helper()
+	machine := n.options.Machine
+	if machine == "" {
+		machine = "a30"
+	}
+	if strings.Contains(machine, "\n") {
+		file := filepath.Join(n.Dir, "machine.toml")
+		if err := os.WriteFile(file, []byte(machine), 0o644); err != nil {
+			n.t.Fatal(err)
+		}
+		machine = file
+	}
+	n.MustWeir("sim", "up", machine, "--dir", n.SimDir)
+}
+
+// Env is the environment of this node's processes: its own simulated machine, driver and agent,
+// and nothing of weir's from outside.
+func (n *Node) Env() []string {
+	env := make([]string, 0, len(os.Environ())+4)
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "WEIR_") && !strings.HasPrefix(name, "WEIR_TEST_") ||
+			name == "LD_PRELOAD" || name == "LD_LIBRARY_PATH" {
+			continue
+		}
+		env = append(env, entry)
+	}
+	return append(env, "WEIR_SIM="+n.SimDir, "WEIR_RUN_DIR="+n.RunDir,
+		"LD_LIBRARY_PATH="+filepath.Join(Root(n.t), "build", "sim"))
+}
+
+// StartAgent starts the agent and returns when it serves.
+func (n *Node) StartAgent() {
+	n.t.Helper()
+	if n.agent != nil {
+		n.t.Fatal("the agent runs already")
+	}
+	agent := exec.Command(Build(n.t, "weir"), n.agentArguments()...)
+	agent.Env = n.Env()
+	agent.Stderr = n.log
+	// The agent dies with a test that is killed.
+	agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := agent.StdoutPipe()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := startLocked(agent); err != nil {
+		n.t.Fatal(err)
+	}
+	ready, ended := make(chan string, 1), make(chan struct{})
+	go func() {
+		line, _ := bufio.NewReader(out).ReadString('\n')
+		ready <- line
+		_ = agent.Wait()
+		close(ended)
+	}()
+	n.agent, n.ended = agent, ended
+	select {
+	case line := <-ready:
+		if !strings.Contains(line, "ready") {
+			n.t.Fatalf("the agent did not get ready: %q\n%s", line, n.log)
+		}
+	case <-time.After(patience):
+		n.t.Fatalf("the agent is not ready after %s\n%s", patience, n.log)
+	}
+}
+
+func (n *Node) agentArguments() []string {
+	return []string{"agent", "--config", n.configFile(), "--run-dir", n.RunDir,
+		"--state-dir", filepath.Join(n.Dir, "state")}
+}
+
+// Agent is the agent's pid.
+func (n *Node) Agent() int { return n.agent.Process.Pid }
+
+// Log is what the agents of this node have written to stderr so far.
+func (n *Node) Log() string { return n.log.String() }
+
+// KillAgent kills the agent with SIGKILL and returns when it is gone.
+func (n *Node) KillAgent() { n.endAgent(syscall.SIGKILL) }
+
+// StopAgent ends the agent in the orderly way.
+func (n *Node) StopAgent() { n.endAgent(syscall.SIGTERM) }
+
+func (n *Node) endAgent(signal syscall.Signal) {
+	n.t.Helper()
+	if err := n.agent.Process.Signal(signal); err != nil {
+		n.t.Errorf("the agent has ended by itself: %v\n%s", err, n.log)
+	}
+	select {
+	case <-n.ended:
+	case <-time.After(patience):
+		n.t.Errorf("the agent did not end after %s", signal)
+		_ = n.agent.Process.Kill()
+		<-n.ended
+	}
+	n.agent = nil
+}
+
+// AgentAlive fails the test if the agent has ended.
+func (n *Node) AgentAlive() {
+	n.t.Helper()
+	select {
+	case <-n.ended:
+		n.t.Fatalf("the agent has ended\n%s", n.log)
+	default:
+	}
+}
+
+func (n *Node) remove() {
+	if n.agent != nil {
+		n.StopAgent()
+	}
+	if n.t.Failed() {
+		n.t.Logf("the agent's log:\n%s", tail(n.log.String(), 60))
+	}
+	n.Weir("sim", "down", "--dir", n.SimDir)
+	if err := os.RemoveAll(n.Dir); err != nil {
+		n.t.Errorf("removing the node's folder: %v", err)
+	}
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(text, "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Eventually calls probe until it returns an empty string; the test fails with the last one if that
+// takes too long.
+func (n *Node) Eventually(probe func() string) {
+	n.t.Helper()
+	var last string
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if last = probe(); last == "" {
+			return
+		}
+	}
+	n.t.Fatalf("after %s still: %s", patience, last)
+}

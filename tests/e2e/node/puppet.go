@@ -1,0 +1,155 @@
+package node
+
+// Puppets: CUDA programs that do what a test tells them, one command a line. clients/puppet.c has
+// the commands.
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Puppet is one of them, by its standard input and output.
+type Puppet struct {
+	t     testing.TB
+	in    io.Writer
+	lines <-chan string
+	about func() string // for messages
+	pid   int
+}
+
+// Puppet starts one under `weir run`.
+func (n *Node) Puppet(options RunOptions) *Puppet {
+	n.t.Helper()
+	return n.asPuppet(n.Run(options, Build(n.t, "e2e/puppet")))
+}
+
+// BarePuppet starts one without weir.
+func (n *Node) BarePuppet() *Puppet {
+	n.t.Helper()
+	return n.asPuppet(n.Bare(Build(n.t, "e2e/puppet")))
+}
+
+func (n *Node) asPuppet(p *Program) *Puppet {
+	n.t.Helper()
+	return newPuppet(n.t, p.in, p.lines, p.about)
+}
+
+// Puppets starts several in one container, each a process of its own.
+func (n *Node) Puppets(count int, options RunOptions) []*Puppet {
+	n.t.Helper()
+	dir, err := os.MkdirTemp(n.Dir, "t")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	troupe := n.Run(options, Build(n.t, "e2e/troupe"), dir, strconv.Itoa(count), Build(n.t, "e2e/puppet"))
+	if line := troupe.Line(); line != "ready" {
+		n.t.Fatalf("troupe says %q", line)
+	}
+	puppets := make([]*Puppet, count)
+	for i := range puppets {
+		conn, err := net.Dial("unix", filepath.Join(dir, strconv.Itoa(i)))
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		n.t.Cleanup(func() { _ = conn.Close() })
+		lines := make(chan string, 16)
+		go scanLines(conn, lines)
+		puppets[i] = newPuppet(n.t, conn, lines, troupe.about)
+	}
+	return puppets
+}
+
+func newPuppet(t testing.TB, in io.Writer, lines <-chan string, about func() string) *Puppet {
+	t.Helper()
+	p := &Puppet{t: t, in: in, lines: lines, about: about}
+	p.pid = int(p.Number("pid"))
+	return p
+}
+
+// PID is the puppet's own, not that of the `weir run` around it.
+func (p *Puppet) PID() int { return p.pid }
+
+// Tell sends a command without waiting for the answer.
+func (p *Puppet) Tell(format string, arguments ...any) {
+	p.t.Helper()
+	if _, err := fmt.Fprintf(p.in, format+"\n", arguments...); err != nil {
+		p.t.Fatalf("telling puppet %d: %v: %s", p.pid, err, p.about())
+	}
+}
+
+// Do sends a command and returns the words of the answer.
+func (p *Puppet) Do(format string, arguments ...any) []string {
+	p.t.Helper()
+	p.Tell(format, arguments...)
+	return strings.Fields(nextLine(p.t, p.lines, p.about))
+}
+
+// OK is Do for a command that has to succeed; it returns the values after "ok".
+func (p *Puppet) OK(format string, arguments ...any) []string {
+	p.t.Helper()
+	words := p.Do(format, arguments...)
+	if len(words) == 0 || words[0] != "ok" {
+		p.t.Fatalf("puppet %d: %s: %s", p.pid, fmt.Sprintf(format, arguments...), strings.Join(words, " "))
+	}
+	return words[1:]
+}
+
+// Number is OK for a command with one number as its answer.
+func (p *Puppet) Number(format string, arguments ...any) int64 {
+	p.t.Helper()
+	return p.Numbers(format, arguments...)[0]
+}
+
+// Numbers is OK for a command that answers numbers.
+func (p *Puppet) Numbers(format string, arguments ...any) []int64 {
+	p.t.Helper()
+	words := p.OK(format, arguments...)
+	numbers := make([]int64, len(words))
+	for i, word := range words {
+		value, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			p.t.Fatalf("puppet %d: %s: %v", p.pid, fmt.Sprintf(format, arguments...), err)
+		}
+		numbers[i] = value
+	}
+	return numbers
+}
+
+// Code is Do for a command that may be refused: the driver's code, 0 for success.
+func (p *Puppet) Code(format string, arguments ...any) int {
+	p.t.Helper()
+	p.Tell(format, arguments...)
+	return p.Answer()
+}
+
+// Answer waits for the answer to a Tell and returns its code.
+func (p *Puppet) Answer() int {
+	p.t.Helper()
+	words := strings.Fields(nextLine(p.t, p.lines, p.about))
+	switch {
+	case len(words) > 0 && words[0] == "ok":
+		return 0
+	case len(words) == 2 && words[0] == "error":
+		code, err := strconv.Atoi(words[1])
+		if err == nil {
+			return code
+		}
+	}
+	p.t.Fatalf("puppet %d: %s", p.pid, strings.Join(words, " "))
+	return -1
+}
+
+// Signal sends a signal to the puppet itself.
+func (p *Puppet) Signal(signal syscall.Signal) {
+	p.t.Helper()
+	if err := syscall.Kill(p.pid, signal); err != nil {
+		p.t.Fatalf("signal %s to puppet %d: %v", signal, p.pid, err)
+	}
+}

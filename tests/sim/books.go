@@ -1,0 +1,84 @@
+package sim
+
+import "slices"
+
+// BooksSchema is the version of the JSON form of Books. It rises with an incompatible change.
+const BooksSchema = 1
+
+// Books are what a machine recorded, up to the moment of reading. Sizes are simulated bytes, times
+// are nanoseconds of CLOCK_MONOTONIC; counters only grow.
+type Books struct {
+	Schema    int        `json:"schema_version"`
+	Simulated bool       `json:"simulated"` // always true
+	Dir       string     `json:"dir"`
+	Scale     int64      `json:"scale"` // bytes of a real card for one simulated byte
+	Driver    string     `json:"driver_version"`
+	CUDA      string     `json:"cuda_version"`
+	LivePIDs  []int      `json:"live_pids"` // of all processes of the machine that are alive
+	GPUs      []GPUBooks `json:"gpus"`
+}
+
+// GPUBooks are the books of one GPU. Entry i of a list by rivals is for i+1 processes that had
+// work for the compute engine at that moment; the last is for that many or more.
+type GPUBooks struct {
+	Index           int            `json:"index"`
+	UUID            string         `json:"uuid"`
+	Name            string         `json:"name"`
+	PCI             string         `json:"pci"`
+	MemoryBytes     int64          `json:"memory_bytes"`
+	UsedBytes       int64          `json:"used_bytes"`      // of all live processes
+	AllocatedBytes  int64          `json:"allocated_bytes"` // of it, without contexts
+	ContextBytes    int64          `json:"context_bytes"`   // of it, contexts
+	NowNS           int64          `json:"now_ns"`
+	CreatedNS       int64          `json:"created_ns"`
+	BusyNS          int64          `json:"busy_ns"`   // the compute engine worked, for anyone
+	SwitchNS        int64          `json:"switch_ns"` // it changed contexts
+	HostToDeviceNS  int64          `json:"host_to_device_ns"`
+	DeviceToHostNS  int64          `json:"device_to_host_ns"`
+	Launches        int64          `json:"launches"`
+	Switches        int64          `json:"switches"`
+	Contexts        int            `json:"contexts"`
+	WallByRivalsNS  []int64        `json:"wall_by_rivals_ns"` // switches within
+	ContendedWallNS int64          `json:"contended_wall_ns"` // its part with two rivals and more
+	Processes       []ProcessBooks `json:"processes"`         // oldest first
+}
+
+// ProcessBooks are what one process did on one GPU. Those of the dead are kept until the machine
+// needs their place.
+type ProcessBooks struct {
+	Serial         int64   `json:"serial"` // unique in the life of the machine
+	PID            int     `json:"pid"`    // as the process sees itself
+	Program        string  `json:"program"`
+	Alive          bool    `json:"alive"`
+	JoinedNS       int64   `json:"joined_ns"`
+	AllocatedBytes int64   `json:"allocated_bytes"`
+	ContextBytes   int64   `json:"context_bytes"`
+	Contexts       int     `json:"contexts"`
+	BusyNS         int64   `json:"busy_ns"`
+	ContendedNS    int64   `json:"contended_ns"` // its part while another process had work too
+	BusyByRivalsNS []int64 `json:"busy_by_rivals_ns"`
+	CopyNS         int64   `json:"copy_ns"`
+	Launches       int64   `json:"launches"`
+	Copies         int64   `json:"copies"`
+}
+
+// add takes a process into the books of a GPU that it has to do with.
+func (g *GPUBooks) add(process ProcessBooks) {
+	used := process.Contexts > 0 || process.AllocatedBytes > 0
+	if !used && process.Launches == 0 && process.Copies == 0 {
+		return
+	}
+	g.AllocatedBytes += process.AllocatedBytes
+	g.ContextBytes += process.ContextBytes
+	g.Processes = append(g.Processes, process)
+}
+
+// Process finds the newest process of that pid in the books of a GPU; false where there is none.
+func (g GPUBooks) Process(pid int) (ProcessBooks, bool) {
+	for _, process := range slices.Backward(g.Processes) {
+		if process.PID == pid {
+			return process, true
+		}
+	}
+	return ProcessBooks{}, false
+}

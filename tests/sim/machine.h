@@ -1,0 +1,205 @@
+// machine.h: the simulated machine, one file that all of its processes map.
+//
+// The file holds the description of the GPUs, the memory that each process holds, the queues of
+// submitted work, and the books (who had the GPU for how long). The simulated driver writes it,
+// the simulated NVML and `weir sim status` read it. Rules:
+//   - a process may be killed or stopped between any two instructions: its death frees all that it
+//     held at the next look of anyone, and a stopped one delays the others by SIM_STEAL_MS at most;
+//   - nobody runs the machine: whoever looks moves its engines forward to the present first;
+//   - all figures are as simulated: bytes and bandwidths are already divided by `scale`.
+// Functions return 0 or an errno value. All may be called from several threads.
+#ifndef SIM_MACHINE_H
+#define SIM_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_GPUS_MAX 16u
+#define SIM_PROCESSES_MAX 1024u  // alive at once
+#define SIM_CONTEXTS_MAX 1024u   // of all processes together
+#define SIM_QUEUE_MAX 1024u      // submitted and unfinished operations of one context
+#define SIM_DEPS_MAX 3u          // operations that one operation may wait for
+#define SIM_RIVALS_MAX 8u        // books tell 1, 2, ... 7, and 8 or more processes with work apart
+#define SIM_STEAL_MS 20          // how long a holder of the engine lock may stand still
+#define SIM_GRANULE 512u         // device memory is taken in multiples of this, in bytes
+
+// The directory of the machine file is $WEIR_SIM, else this.
+#define SIM_DIRECTORY "/run/weir-sim"
+#define SIM_FILE "machine"
+
+// One GPU. A zero in a field marked [default] takes the value in brackets.
+struct sim_gpu_config {
+    char name[64];  // as cuDeviceGetName gives it, zero-terminated
+    uint8_t uuid[16];
+    uint32_t pci_domain;
+    uint32_t pci_bus;
+    uint32_t pci_device;
+    int32_t numa_node;  // -1: none
+    uint32_t compute_major;
+    uint32_t compute_minor;
+    uint32_t sm_count;
+    uint32_t clock_khz;
+    uint32_t memory_clock_khz;
+    uint32_t memory_bus_bits;
+    uint32_t queue_depth;         // operations in flight per context [1024]; at most SIM_QUEUE_MAX
+    uint64_t memory_bytes;        // rounded down to SIM_GRANULE
+    uint64_t context_bytes;       // device memory that one context takes; rounded up
+    uint64_t h2d_bytes_per_s;     // host to device
+    uint64_t d2h_bytes_per_s;     // device to host
+    uint64_t memory_bytes_per_s;  // of the device memory: copies within a device, sets
+    uint64_t copy_latency_ns;     // of one host-device copy, whatever its size
+    uint64_t slice_ns;            // time slice of a context [1024000]
+    uint64_t switch_ns;           // from one context to another
+    uint64_t launch_ns;           // from the submission to the earliest start
+    uint64_t kernel_ns;           // the shortest kernel
+    uint64_t thread_ps;           // what each thread of a kernel adds, in picoseconds
+    uint64_t context_create_ns;   // how long the making of a context takes its process
+};
+
+struct sim_config {
+    uint32_t cuda_version;  // as cuDriverGetVersion gives it: 12020 is CUDA 12.2 [12020]
+    uint32_t gpu_count;     // 1 to SIM_GPUS_MAX
+    uint32_t scale;         // bytes of a real card for one byte here; for display only
+    uint32_t reserved;
+    char driver_version[32];  // as NVML gives it: "535.309", zero-terminated
+    struct sim_gpu_config gpus[SIM_GPUS_MAX];
+};
+
+struct sim_machine;  // a mapping of the file in this process
+
+// Where the machine file is looked for, into `path`. ENAMETOOLONG.
+int sim_machine_path(char *path, size_t bytes);
+
+// Makes a fresh machine at `path`, mode 0666, in place of one that may be there (whose processes
+// keep it until they end). EINVAL where the configuration makes no sense; else of open and rename.
+int sim_machine_create(const char *path, const struct sim_config *config);
+
+// Maps the machine. ENOENT: none there; EPROTO: not a machine file of this layout. No descriptor
+// stays open, and a forked child does not have the mapping.
+int sim_machine_open(const char *path, struct sim_machine **machine);
+void sim_machine_close(struct sim_machine *machine);
+
+const struct sim_config *sim_machine_config(const struct sim_machine *machine);
+
+// CLOCK_MONOTONIC, in ns: the clock of all times below.
+uint64_t sim_now_ns(void);
+
+// ---- Reading the books ----
+
+// What one process did on one GPU.
+struct sim_books {
+    uint64_t busy_ns;   // the compute engine worked for it
+    uint64_t copy_ns;   // a copy engine worked for it
+    uint64_t launches;  // operations submitted to the compute engine
+    uint64_t copies;    // operations submitted to the copy engines
+    // busy_ns by the number of processes that had work for the compute engine at that moment, this
+    // one included: [0] alone, [1] two of them, ...; the last is SIM_RIVALS_MAX or more.
+    uint64_t busy_by_rivals_ns[SIM_RIVALS_MAX];
+};
+
+struct sim_gpu_state {
+    uint64_t memory_bytes;  // of the card
+    uint64_t used_bytes;    // allocations and contexts of all live processes
+    uint64_t now_ns;        // the books are of this moment
+    uint64_t created_ns;    // when the machine was made
+    uint64_t busy_ns;       // sum over all processes, the dead included
+    uint64_t switch_ns;     // spent on context switches; nobody's
+    uint64_t copy_ns[2];    // host to device, device to host
+    uint64_t launches;
+    uint64_t switches;
+    uint32_t contexts;   // live
+    uint32_t processes;  // live, with a context on this GPU
+    // Wall time by the number of processes with work, as above; switches are within.
+    uint64_t wall_by_rivals_ns[SIM_RIVALS_MAX];
+};
+
+struct sim_process_gpu {
+    uint64_t allocated_bytes;  // contexts not included
+    uint64_t context_bytes;
+    uint32_t contexts;
+    uint32_t reserved;
+    struct sim_books books;
+};
+
+struct sim_process_state {
+    uint64_t serial;  // unique in the life of the machine, in the order of first use
+    int32_t pid;      // as the process sees itself
+    uint32_t alive;   // 0: ended; its books stay readable until its slot is needed
+    uint64_t joined_ns;
+    char name[16];  // of its program, zero-terminated
+    struct sim_process_gpu gpus[SIM_GPUS_MAX];
+};
+
+// The state of one GPU, moved forward to now. EINVAL: no such GPU.
+int sim_machine_gpu(struct sim_machine *machine, unsigned gpu, struct sim_gpu_state *state);
+
+// The process in a slot, 0 to SIM_PROCESSES_MAX - 1. ENOENT: nobody was ever there.
+int sim_machine_process(struct sim_machine *machine, unsigned slot,
+                        struct sim_process_state *state);
+
+// ---- A process of the machine (the simulated driver) ----
+
+// Makes the calling thread this process's stay in the machine: the process counts as alive until
+// that thread ends. Called once. EUSERS: no slot is free.
+int sim_process_join(struct sim_machine *machine);
+
+// Device memory of `gpu`, in bytes, a multiple of SIM_GRANULE. ENOMEM: it does not fit.
+int sim_memory_take(struct sim_machine *machine, unsigned gpu, uint64_t bytes);
+void sim_memory_give(struct sim_machine *machine, unsigned gpu, uint64_t bytes);
+
+// Card memory and what is free of it.
+void sim_memory_info(struct sim_machine *machine, unsigned gpu, uint64_t *free_bytes,
+                     uint64_t *total_bytes);
+
+// A context takes context_bytes of device memory. ENOMEM; EUSERS: SIM_CONTEXTS_MAX are there.
+int sim_context_open(struct sim_machine *machine, unsigned gpu, uint32_t *context);
+// Its unfinished work is dropped.
+void sim_context_close(struct sim_machine *machine, uint32_t context);
+
+// ---- Work ----
+
+enum sim_engine {
+    SIM_ENGINE_NONE,     // done as soon as its dependencies are: events, joins
+    SIM_ENGINE_COMPUTE,  // kernels, sets, copies within a device
+    SIM_ENGINE_H2D,
+    SIM_ENGINE_D2H,
+    SIM_ENGINE_HOST,  // done when sim_work_finish says so: host functions
+};
+
+// An operation of the same process: `seq` counts from 1 in each context. seq 0: none.
+struct sim_dep {
+    uint64_t seq;
+    uint32_t context;
+};
+
+struct sim_work {
+    enum sim_engine engine;
+    uint64_t cost_ns;  // of the engine, when it is alone
+    struct sim_dep deps[SIM_DEPS_MAX];
+};
+
+// Appends an operation. *recycled_finish_ns is the finish of the operation SIM_QUEUE_MAX before it,
+// which cannot be asked for any more (0: there was none). EAGAIN: the queue is full, *wait_ns says
+// for how long at least. EBADF: no such context of this process. One thread at a time per context.
+int sim_work_submit(struct sim_machine *machine, uint32_t context, const struct sim_work *work,
+                    uint64_t *seq, uint64_t *recycled_finish_ns, uint64_t *wait_ns);
+
+// Whether an operation has finished: *finish_ns, or 0 and the least time until then in *wait_ns
+// (UINT64_MAX: it waits for a sim_work_finish). One too old to be known has *finish_ns = 1.
+int sim_work_look(struct sim_machine *machine, uint32_t context, uint64_t seq, uint64_t *finish_ns,
+                  uint64_t *wait_ns);
+
+// Whether all dependencies of a SIM_ENGINE_HOST operation have finished, as sim_work_look.
+int sim_work_ready(struct sim_machine *machine, uint32_t context, uint64_t seq, bool *ready,
+                   uint64_t *wait_ns);
+
+// Ends a SIM_ENGINE_HOST operation now.
+int sim_work_finish(struct sim_machine *machine, uint32_t context, uint64_t seq);
+
+// What a host-device copy of `bytes` and a kernel of `threads` take on `gpu`, in ns.
+uint64_t sim_cost_copy(const struct sim_machine *machine, unsigned gpu, enum sim_engine engine,
+                       uint64_t bytes);
+uint64_t sim_cost_kernel(const struct sim_machine *machine, unsigned gpu, uint64_t threads);
+
+#endif

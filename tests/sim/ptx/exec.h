@@ -1,0 +1,182 @@
+// The executor's side of a decoded module: threads, and the handlers that instructions name.
+//
+// The threads of a block are resumable states that one host thread runs in turn. A thread runs until
+// it waits (at a barrier or for its warp), ends, or has used its turn; so threads that spin for each
+// other make progress. The first error stops the whole launch.
+#ifndef WEIR_SIM_PTX_EXEC_H
+#define WEIR_SIM_PTX_EXEC_H
+
+#include "module.h"
+
+#define SIM_PTX_WARP 32u
+#define SIM_PTX_BARRIERS 16u
+#define SIM_PTX_TURN_INSNS 4096u                // a thread's turn
+#define SIM_PTX_LAUNCH_BYTES_MAX (512ull << 20)  // registers, local and shared memory of a launch
+#define SIM_PTX_RANGES 8u                       // answers of `resolve` that a launch keeps
+
+enum sim_ptx_state {
+    SIM_PTX_RUNNING,
+    SIM_PTX_AT_BARRIER,  // `barrier` says which
+    SIM_PTX_AT_WARP,     // waits for the lanes of `mask` at a warp instruction
+    SIM_PTX_AT_ACTIVE,   // activemask: waits until its warp can go no further
+    SIM_PTX_EXITED,
+};
+
+struct sim_ptx_frame {
+    uint32_t function, return_to, registers_at, local_at;
+};
+
+struct sim_ptx_thread {
+    const uint64_t *bank[2];  // the frame's registers, the module's constants
+    uint64_t *registers;      // bank[0]
+    uint32_t pc;
+    enum sim_ptx_state state;
+    struct sim_ptx_block *block;
+    uint32_t index, tid[3];
+
+    uint32_t depth;  // of frames; `frame` is the running one
+    struct sim_ptx_frame frame;
+    struct sim_ptx_frame *frames;  // the callers'
+    uint64_t *stack;               // registers of all frames
+    uint8_t *local;                // local memory of all frames
+    uint32_t frames_capacity, stack_capacity, local_capacity;
+    uint32_t local_end;
+
+    // While it waits.
+    const struct sim_ptx_insn *waits_at;
+    uint32_t barrier, mask;
+    uint64_t offered;  // the value that it brings to a warp instruction
+};
+
+struct sim_ptx_barrier {
+    uint32_t arrived, expected;  // threads; expected 0: all of the block that have not exited
+    uint32_t trues;              // bar.red: how many brought a true predicate
+};
+
+struct sim_ptx_range {
+    uint64_t start, bytes;
+    uint8_t *host;
+};
+
+// All of a running launch. One block runs at a time.
+struct sim_ptx_block {
+    const struct sim_ptx_module *module;
+    const struct sim_ptx_function *kernel;
+    const struct sim_ptx_launch *launch;
+    uint32_t id[3];
+    uint64_t number;  // of the block in the grid
+    uint32_t thread_count, live_count;
+    struct sim_ptx_thread *threads;
+    uint8_t *shared;
+    uint64_t shared_bytes;
+    struct sim_ptx_barrier barriers[SIM_PTX_BARRIERS];
+
+    struct sim_ptx_range ranges[SIM_PTX_RANGES];
+    uint32_t range_next;
+    uint64_t bytes_left;  // of SIM_PTX_LAUNCH_BYTES_MAX
+    uint64_t instructions;
+    int code;  // the first error, or SIM_PTX_OK
+    uint64_t bad_address;
+    uint32_t bad_thread, bad_line;
+};
+
+static inline uint64_t sim_ptx_get(const struct sim_ptx_thread *t, uint32_t operand)
+{
+    return t->bank[operand & 1][operand >> 1];
+}
+
+static inline void sim_ptx_set(struct sim_ptx_thread *t, uint32_t reg, uint64_t value)
+{
+    t->registers[reg >> 1] = value;
+}
+
+// Ends the launch with `code`. The first call counts.
+void sim_ptx_fault(struct sim_ptx_thread *, int code, uint64_t address);
+
+// Grows an array of a thread to hold `count` entries of `size`, within the launch's bytes. New bytes
+// are zero. Returns SIM_PTX_OK or a code.
+int sim_ptx_grow_thread(struct sim_ptx_block *, void **array, uint32_t *capacity, uint64_t count,
+                        size_t size);
+
+// Enters a function: makes its frame. The caller has saved its own.
+int sim_ptx_enter(struct sim_ptx_thread *, const struct sim_ptx_function *, uint32_t registers_at,
+                  uint32_t local_at);
+
+// The host address of `bytes` at an address of `space`, or NULL after a fault.
+void *sim_ptx_translate(struct sim_ptx_thread *, unsigned space, uint64_t address, uint32_t bytes);
+
+void sim_ptx_exit_thread(struct sim_ptx_thread *);
+// Lets barriers go that the exit of a thread has completed.
+void sim_ptx_check_barriers(struct sim_ptx_block *);
+// Completes warp instructions of one warp. `stuck`: no thread of it can run, so activemask may answer.
+// Returns whether a thread can go on.
+bool sim_ptx_resume_warp(struct sim_ptx_block *, uint32_t first_thread);
+
+// Handlers. exec_memory.c
+sim_ptx_run sim_ptx_run_load, sim_ptx_run_store, sim_ptx_run_atomic, sim_ptx_run_fence,
+    sim_ptx_run_frame_address, sim_ptx_run_nothing;
+// exec_control.c
+sim_ptx_run sim_ptx_run_branch, sim_ptx_run_branch_table, sim_ptx_run_call, sim_ptx_run_return,
+    sim_ptx_run_exit, sim_ptx_run_trap, sim_ptx_run_assert, sim_ptx_run_yield, sim_ptx_run_special,
+    sim_ptx_run_barrier;
+// exec_warp.c
+sim_ptx_run sim_ptx_run_warp, sim_ptx_run_active;
+
+// What `mode` says for sim_ptx_run_barrier.
+enum {
+    SIM_PTX_BARRIER_SYNC,
+    SIM_PTX_BARRIER_ARRIVE,
+    SIM_PTX_BARRIER_AND,
+    SIM_PTX_BARRIER_OR,
+    SIM_PTX_BARRIER_POPC
+};
+
+// What `mode` says for sim_ptx_run_warp. src: value, lane or bound, clamp, member mask.
+enum {
+    SIM_PTX_WARP_SYNC,
+    SIM_PTX_SHFL_UP,
+    SIM_PTX_SHFL_DOWN,
+    SIM_PTX_SHFL_BFLY,
+    SIM_PTX_SHFL_IDX,
+    SIM_PTX_VOTE_ALL,
+    SIM_PTX_VOTE_ANY,
+    SIM_PTX_VOTE_UNI,
+    SIM_PTX_VOTE_BALLOT,
+    SIM_PTX_MATCH_ANY,
+    SIM_PTX_MATCH_ALL,
+    SIM_PTX_REDUX_ADD,
+    SIM_PTX_REDUX_AND,
+    SIM_PTX_REDUX_OR,
+    SIM_PTX_REDUX_XOR,
+    SIM_PTX_REDUX_MIN,
+    SIM_PTX_REDUX_MAX,
+};
+
+// Special registers: `mode` for sim_ptx_run_special. Vectors take four numbers, one a component.
+enum {
+    SIM_PTX_TID = 0,
+    SIM_PTX_NTID = 4,
+    SIM_PTX_CTAID = 8,
+    SIM_PTX_NCTAID = 12,
+    SIM_PTX_LANEID = 16,
+    SIM_PTX_WARPID,
+    SIM_PTX_NWARPID,
+    SIM_PTX_SMID,
+    SIM_PTX_NSMID,
+    SIM_PTX_GRIDID,
+    SIM_PTX_LANEMASK_EQ,
+    SIM_PTX_LANEMASK_LE,
+    SIM_PTX_LANEMASK_LT,
+    SIM_PTX_LANEMASK_GE,
+    SIM_PTX_LANEMASK_GT,
+    SIM_PTX_CLOCK,
+    SIM_PTX_CLOCK_HI,
+    SIM_PTX_CLOCK64,
+    SIM_PTX_GLOBALTIMER,
+    SIM_PTX_GLOBALTIMER_LO,
+    SIM_PTX_GLOBALTIMER_HI,
+    SIM_PTX_DYNAMIC_SMEM,
+    SIM_PTX_TOTAL_SMEM,
+};
+
+#endif

@@ -1,0 +1,307 @@
+package sim
+
+// #cgo CFLAGS: -std=gnu11 -Wall -Wextra -O2
+// #cgo LDFLAGS: -pthread
+// #include <stdlib.h>
+// #include "machine.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// DefaultDir is where a machine is looked for when WEIR_SIM names no directory.
+const DefaultDir = C.SIM_DIRECTORY
+
+// ErrNoMachine says that a directory holds no simulated machine.
+var ErrNoMachine = errors.New("no simulated machine")
+
+// InUseError says that processes of a machine are alive.
+type InUseError struct {
+	Dir  string
+	PIDs []int // as the processes see themselves
+}
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("the simulated machine in %s is in use by %d processes: pids %v",
+		e.Dir, len(e.PIDs), e.PIDs)
+}
+
+// Dir is the directory of the machine that this process's environment names.
+func Dir() string {
+	if dir := os.Getenv("WEIR_SIM"); dir != "" {
+		return dir
+	}
+	return DefaultDir
+}
+
+func machinePath(dir string) string {
+	return filepath.Join(dir, C.SIM_FILE)
+}
+
+// Up makes a machine in a directory, which it makes too if need be. A machine that is there is
+// replaced if no process of it is alive; else the error is an *InUseError.
+func Up(dir string, machine *Machine) error {
+	if err := checkUnused(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the machine's directory: %w", err)
+	}
+	config, err := machine.config()
+	if err != nil {
+		return fmt.Errorf("making machine %s: %w", machine.Name, err)
+	}
+	path := C.CString(machinePath(dir))
+	defer C.free(unsafe.Pointer(path))
+	if rc := C.sim_machine_create(path, &config); rc != 0 {
+		return fmt.Errorf("making machine %s in %s: %w", machine.Name, dir, syscall.Errno(rc))
+	}
+	return nil
+}
+
+// Down takes a machine away. Processes of it that are alive are refused with an *InUseError,
+// unless force is set: they keep a machine that nobody else can see until they end.
+func Down(dir string, force bool) error {
+	if !force {
+		if err := checkUnused(dir); err != nil {
+			return err
+		}
+	}
+	err := os.Remove(machinePath(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w in %s", ErrNoMachine, dir)
+	}
+	if err != nil {
+		return fmt.Errorf("taking the machine down: %w", err)
+	}
+	return nil
+}
+
+// checkUnused returns an *InUseError where a machine has live processes. A file that is no
+// machine, or one of another version, has none.
+func checkUnused(dir string) error {
+	books, err := Status(dir)
+	if err != nil {
+		if errors.Is(err, ErrNoMachine) || errors.Is(err, syscall.EPROTO) {
+			return nil
+		}
+		return err
+	}
+	if len(books.LivePIDs) > 0 {
+		return &InUseError{Dir: dir, PIDs: books.LivePIDs}
+	}
+	return nil
+}
+
+// Running is a machine that is up, opened for reading. Its methods may be called from several
+// goroutines; none after Close.
+type Running struct {
+	dir     string
+	machine *C.struct_sim_machine
+}
+
+// Open opens the machine of a directory; it takes no part in it. ErrNoMachine: none is there.
+func Open(dir string) (*Running, error) {
+	path := C.CString(machinePath(dir))
+	defer C.free(unsafe.Pointer(path))
+	running := &Running{dir: dir}
+	switch rc := syscall.Errno(C.sim_machine_open(path, &running.machine)); rc {
+	case 0:
+		return running, nil
+	case syscall.ENOENT:
+		return nil, fmt.Errorf("%w in %s", ErrNoMachine, dir)
+	case syscall.EPROTO:
+		return nil, fmt.Errorf("opening %s: not a machine of this version of weir: %w",
+			machinePath(dir), rc)
+	default:
+		return nil, fmt.Errorf("opening %s: %w", machinePath(dir), rc)
+	}
+}
+
+// Close lets go of the machine.
+func (r *Running) Close() {
+	C.sim_machine_close(r.machine)
+	r.machine = nil
+}
+
+// Status reads the books of the machine in a directory once.
+func Status(dir string) (Books, error) {
+	running, err := Open(dir)
+	if err != nil {
+		return Books{}, err
+	}
+	defer running.Close()
+	return running.Books()
+}
+
+// Books reads the machine's books: what each GPU and each process of it did up to now.
+func (r *Running) Books() (Books, error) {
+	config := C.sim_machine_config(r.machine)
+	books := Books{
+		Schema:    BooksSchema,
+		Simulated: true,
+		Dir:       r.dir,
+		Scale:     int64(config.scale),
+		Driver:    C.GoString(&config.driver_version[0]),
+		CUDA:      cudaString(int(config.cuda_version)),
+		LivePIDs:  []int{},
+		GPUs:      make([]GPUBooks, config.gpu_count),
+	}
+	for i := range books.GPUs {
+		var state C.struct_sim_gpu_state
+		if rc := C.sim_machine_gpu(r.machine, C.uint(i), &state); rc != 0 {
+			return Books{}, fmt.Errorf("reading GPU %d of %s: %w", i, r.dir, syscall.Errno(rc))
+		}
+		books.GPUs[i] = gpuBooks(i, &config.gpus[i], &state)
+	}
+	var process C.struct_sim_process_state
+	for slot := C.uint(0); C.sim_machine_process(r.machine, slot, &process) == 0; slot++ {
+		if process.alive != 0 {
+			books.LivePIDs = append(books.LivePIDs, int(process.pid))
+		}
+		for i := range books.GPUs {
+			books.GPUs[i].add(processBooks(&process, i))
+		}
+	}
+	for i := range books.GPUs {
+		slices.SortFunc(books.GPUs[i].Processes, func(a, b ProcessBooks) int {
+			return int(a.Serial - b.Serial)
+		})
+	}
+	return books, nil
+}
+
+func gpuBooks(index int, config *C.struct_sim_gpu_config, state *C.struct_sim_gpu_state) GPUBooks {
+	pci := PCI{uint32(config.pci_domain), uint32(config.pci_bus), uint32(config.pci_device)}
+	wall := counters(state.wall_by_rivals_ns)
+	return GPUBooks{
+		Index:           index,
+		UUID:            uuidString(*(*[16]byte)(unsafe.Pointer(&config.uuid))),
+		Name:            C.GoString(&config.name[0]),
+		PCI:             pci.String(),
+		MemoryBytes:     int64(state.memory_bytes),
+		UsedBytes:       int64(state.used_bytes),
+		NowNS:           int64(state.now_ns),
+		CreatedNS:       int64(state.created_ns),
+		BusyNS:          int64(state.busy_ns),
+		SwitchNS:        int64(state.switch_ns),
+		HostToDeviceNS:  int64(state.copy_ns[0]),
+		DeviceToHostNS:  int64(state.copy_ns[1]),
+		Launches:        int64(state.launches),
+		Switches:        int64(state.switches),
+		Contexts:        int(state.contexts),
+		WallByRivalsNS:  wall,
+		ContendedWallNS: contended(wall),
+		Processes:       []ProcessBooks{},
+	}
+}
+
+func processBooks(state *C.struct_sim_process_state, gpu int) ProcessBooks {
+	on := &state.gpus[gpu]
+	busy := counters(on.books.busy_by_rivals_ns)
+	return ProcessBooks{
+		Serial:         int64(state.serial),
+		PID:            int(state.pid),
+		Program:        C.GoString(&state.name[0]),
+		Alive:          state.alive != 0,
+		JoinedNS:       int64(state.joined_ns),
+		AllocatedBytes: int64(on.allocated_bytes),
+		ContextBytes:   int64(on.context_bytes),
+		Contexts:       int(on.contexts),
+		BusyNS:         int64(on.books.busy_ns),
+		ContendedNS:    contended(busy),
+		BusyByRivalsNS: busy,
+		CopyNS:         int64(on.books.copy_ns),
+		Launches:       int64(on.books.launches),
+		Copies:         int64(on.books.copies),
+	}
+}
+
+func counters(from [C.SIM_RIVALS_MAX]C.uint64_t) []int64 {
+	to := make([]int64, len(from))
+	for i, n := range from {
+		to[i] = int64(n)
+	}
+	return to
+}
+
+// contended sums what happened while two or more processes had work.
+func contended(byRivals []int64) (sum int64) {
+	for _, n := range byRivals[1:] {
+		sum += n
+	}
+	return sum
+}
+
+func cudaString(version int) string {
+	return fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+}
+
+// config is the machine as the C side wants it: scaled.
+func (m *Machine) config() (C.struct_sim_config, error) {
+	config := C.struct_sim_config{
+		cuda_version: C.uint32_t(m.CUDA),
+		gpu_count:    C.uint32_t(len(m.GPUs)),
+		scale:        C.uint32_t(m.Scale),
+	}
+	if len(m.GPUs) < 1 || len(m.GPUs) > GPUsMax || m.Scale < 1 {
+		return config, fmt.Errorf("%d GPUs at scale 1/%d; want 1 to %d, and a scale of at least 1",
+			len(m.GPUs), m.Scale, GPUsMax)
+	}
+	putString(config.driver_version[:], m.Driver)
+	for i, gpu := range m.GPUs {
+		config.gpus[i] = gpu.config(m.Scale)
+	}
+	return config, nil
+}
+
+func (g GPU) config(scale int64) C.struct_sim_gpu_config {
+	scaled := func(real int64) C.uint64_t { return C.uint64_t(max(real/scale, 1)) }
+	nanoseconds := func(d time.Duration) C.uint64_t { return C.uint64_t(d.Nanoseconds()) }
+	config := C.struct_sim_gpu_config{
+		pci_domain:         C.uint32_t(g.PCI.Domain),
+		pci_bus:            C.uint32_t(g.PCI.Bus),
+		pci_device:         C.uint32_t(g.PCI.Device),
+		numa_node:          C.int32_t(g.NUMANode),
+		compute_major:      C.uint32_t(g.ComputeMajor),
+		compute_minor:      C.uint32_t(g.ComputeMinor),
+		sm_count:           C.uint32_t(g.Multiprocessors),
+		clock_khz:          C.uint32_t(g.ClockKHz),
+		memory_clock_khz:   C.uint32_t(g.MemoryClockKHz),
+		memory_bus_bits:    C.uint32_t(g.MemoryBusBits),
+		queue_depth:        C.uint32_t(g.QueueDepth),
+		memory_bytes:       scaled(g.MemoryBytes),
+		context_bytes:      scaled(g.ContextBytes),
+		h2d_bytes_per_s:    scaled(g.HostToDeviceRate),
+		d2h_bytes_per_s:    scaled(g.DeviceToHostRate),
+		memory_bytes_per_s: scaled(g.MemoryRate),
+		copy_latency_ns:    nanoseconds(g.CopyLatency),
+		slice_ns:           nanoseconds(g.Slice),
+		switch_ns:          nanoseconds(g.SwitchCost),
+		launch_ns:          nanoseconds(g.LaunchLatency),
+		kernel_ns:          nanoseconds(g.KernelMin),
+		thread_ps:          C.uint64_t(g.KernelThreadPicosecs),
+		context_create_ns:  nanoseconds(g.ContextCreate),
+	}
+	putString(config.name[:], g.Name)
+	for i, b := range g.UUID {
+		config.uuid[i] = C.uint8_t(b)
+	}
+	return config
+}
+
+// putString fills a zero-terminated C array, cutting what does not fit.
+func putString(to []C.char, from string) {
+	for i := range min(len(from), len(to)-1) {
+		to[i] = C.char(from[i])
+	}
+}
