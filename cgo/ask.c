@@ -100,18 +100,24 @@ static void send_ask(struct weir_state *state, struct weir_ask *ask) {
     weir_unlock(&state->lock);
 }
 
-static uint64_t longest_wait_ms(const struct weir_state *state, uint32_t kind) {
-    if (!__atomic_load_n(&state->control, __ATOMIC_ACQUIRE))
+// An allocation waits for agent_wait each time. A report waits long only where nothing was ever
+// heard of the agent, and for all reports of the process together not longer than that.
+static uint64_t longest_wait_ms(const struct weir_state *state, uint32_t kind, uint64_t now) {
+    if (__atomic_load_n(&state->control, __ATOMIC_ACQUIRE)) {
+        uint64_t wait_ms = __atomic_load_n(&state->agent_wait_ms, __ATOMIC_RELAXED);
+        return !kind && wait_ms > QUERY_WAIT_MS ? QUERY_WAIT_MS : wait_ms;
+    }
+    if (kind)
         return WEIR_AGENT_WAIT_MS;
-    uint64_t wait_ms = __atomic_load_n(&state->agent_wait_ms, __ATOMIC_RELAXED);
-    return !kind && wait_ms > QUERY_WAIT_MS ? QUERY_WAIT_MS : wait_ms;
+    uint64_t waited = now - __atomic_load_n(&state->started_ms, __ATOMIC_RELAXED);
+    return waited < WEIR_AGENT_WAIT_MS ? WEIR_AGENT_WAIT_MS - waited : 0;
 }
 
 // Waits for an outcome until the deadline, in slices, since a question may have to be sent again
 // and a helper may have to be made.
 static void wait_for(struct weir_state *state, struct weir_ask *ask) {
     uint64_t now = weir_sys_now_ms();
-    uint64_t deadline = now + longest_wait_ms(state, ask->kind);
+    uint64_t deadline = now + longest_wait_ms(state, ask->kind, now);
     for (;;) {
         if (__atomic_load_n(&state->mode, __ATOMIC_ACQUIRE) != WEIR_MODE_STARTING)
             weir_helper_start(state);
@@ -238,7 +244,7 @@ void weir_ask_send_all(struct weir_state *state) {
 void weir_ask_lost(struct weir_state *state, int refusing) {
     if (weir_lock(&state->lock))
         return;
-    state->link_up = 0;
+    __atomic_store_n(&state->link_up, 0, __ATOMIC_RELAXED);
     state->refusing = (uint32_t)refusing;
     for (uint32_t i = 0; i < state->asks_used; i++) {
         struct weir_ask *ask = &state->asks[i];

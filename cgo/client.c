@@ -182,7 +182,7 @@ int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie, uint64_
         if (rc == -EAGAIN || rc == -EINTR || rc == -ECONNRESET)
             continue;  // a reset is told once, before what was sent ahead of it
         if (rc == 0 && incoming->header.type == WEIR_MSG_CLOSE)
-            return -ECONNREFUSED;
+            return WEIR_ENDED_BY_AGENT;
         if (rc == 0 &&
             (incoming->header.type != WEIR_MSG_WELCOME || incoming->header.seq != HELLO_SEQ)) {
             drop_fds(incoming);

@@ -6,6 +6,9 @@
 
 #include "state.h"
 
+// The agent has ended the connection with a CLOSE, which says why. No errno.
+#define WEIR_ENDED_BY_AGENT (-4096)
+
 // One message and the descriptors that came with it, which the receiver must close.
 struct weir_incoming {
     union {
@@ -23,8 +26,8 @@ struct weir_incoming {
 // Connects to the agent. 0 and *fd, *cookie; or -errno.
 int weir_client_connect(const struct weir_state *state, int *fd, uint64_t *cookie);
 
-// Sends one message, whose header says how long it is, without waiting. Any thread may. 0; -EBADF where
-// the descriptor is ours no more, -EAGAIN where the agent does not read, other -errno.
+// Sends one message, whose header says how long it is, without waiting. Any thread may. 0; -EBADF
+// where the descriptor is ours no more, -EAGAIN where the agent does not read, other -errno.
 int weir_client_send(int fd, uint64_t cookie, const void *message);
 
 // Receives one message without waiting. 0; -EPIPE at the end of the connection, -EAGAIN where there

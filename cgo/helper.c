@@ -2,7 +2,8 @@
 //
 // The thread is made by the host's own pthread_create, so that the libc knows it, with all signals
 // blocked but those by which a libc speaks to its own threads (blocking these hangs setgid()). It
-// owns the receiving side of the connection and is the only one to change connections. It never ends.
+// owns the receiving side of the connection and is the only one to change connections. It never
+// ends.
 #include "helper.h"
 
 #include <string.h>
@@ -19,30 +20,17 @@
 #define BACKOFF_MS_MAX 100u
 // After the agent has ended the session for a reason that will not change by itself.
 #define BACKOFF_MS_SLOW 1000u
-// The longest that a descriptor which the host has closed under us goes unnoticed: a wait on it still
-// holds the socket. Nothing is lost meanwhile.
+// The longest that a descriptor which the host has closed under us goes unnoticed: a wait on it
+// still holds the socket. Nothing is lost meanwhile.
 #define IDLE_MS 500u
 #define STACK_BYTES (256u << 10)
 // Signals 32 to 34 are the libcs' own.
 #define SIGNALS_BLOCKED (~(7ull << 31))
 
+// Reasons for which the agent will have nothing more to do with this process.
 static int is_final(uint32_t reason) {
     return reason == WEIR_CLOSE_PROTOCOL || reason == WEIR_CLOSE_VERSION ||
            reason == WEIR_CLOSE_IDENTITY || reason == WEIR_CLOSE_PAGE;
-}
-
-// The connection is over. Returns how long to wait before the next, in milliseconds.
-static uint64_t lose(struct weir_state *state, int fd, uint64_t cookie, int rc,
-                     const struct weir_incoming *last) {
-    int closed = rc == -ECONNREFUSED;
-    int final = closed && is_final(last->close.reason);
-    weir_log(state, closed ? "the agent ended the session, reason" : "connection lost, error",
-             closed ? (int64_t)last->close.reason : rc);
-    weir_ask_lost(state, final);
-    weir_remember_socket(-1, 0);
-    weir_close_socket(fd, cookie);
-    int patient = final || rc == -EPROTO || (closed && last->close.reason == WEIR_CLOSE_LIMIT);
-    return patient ? BACKOFF_MS_SLOW : BACKOFF_MS_MIN;
 }
 
 // Takes over the pages of a WELCOME and lets the waiting threads' questions go.
@@ -60,7 +48,7 @@ static int take_over(struct weir_state *state, int fd, uint64_t cookie,
     state->fd = fd;
     state->cookie = cookie;
     state->refusing = 0;
-    state->link_up = 1;
+    __atomic_store_n(&state->link_up, 1, __ATOMIC_RELAXED);
     weir_unlock(&state->lock);
     weir_log(state, "connected, session", (int64_t)welcome->session);
     weir_ask_send_all(state);
@@ -75,7 +63,7 @@ static int dispatch(struct weir_state *state, const struct weir_incoming *incomi
     case WEIR_MSG_ANSWER:
         return -weir_ask_answer(state, &incoming->answer);
     case WEIR_MSG_CLOSE:
-        return -ECONNREFUSED;
+        return WEIR_ENDED_BY_AGENT;
     default:
         return -EPROTO;  // a second WELCOME
     }
@@ -98,31 +86,108 @@ static int serve(struct weir_state *state, int fd, uint64_t cookie,
     }
 }
 
+// One connection from its beginning to its end. Returns why it ended, as -errno, and whether it
+// ever was in use.
+static int attempt(struct weir_state *state, int *was_up, struct weir_incoming *incoming) {
+    int fd;
+    uint64_t cookie;
+    *was_up = 0;
+    int rc = weir_client_connect(state, &fd, &cookie);
+    if (rc < 0)
+        return rc;
+    weir_remember_socket(fd, cookie);
+    rc = weir_client_hello(state, fd, cookie, WEIR_AGENT_WAIT_MS, incoming);
+    if (rc == 0)
+        rc = take_over(state, fd, cookie, incoming);
+    if (rc == 0) {
+        *was_up = 1;
+        rc = serve(state, fd, cookie, incoming);
+    }
+    int closed = rc == WEIR_ENDED_BY_AGENT;
+    weir_ask_lost(state, closed && is_final(incoming->close.reason));
+    weir_remember_socket(-1, 0);
+    weir_close_socket(fd, cookie);
+    incoming->close.text[sizeof(incoming->close.text) - 1] = 0;
+    if (closed)
+        weir_log(state, incoming->close.text, (int64_t)incoming->close.reason);
+    return rc;
+}
+
 static void *run(void *argument) {
     struct weir_state *state = argument;
     struct weir_incoming incoming;
     uint64_t backoff_ms = BACKOFF_MS_MIN;
+    int slow = 0, logged = 0;
     weir_sys_name_thread("weir");
     for (;;) {
-        int fd = -1;
-        uint64_t cookie = 0;
-        int rc = weir_client_connect(state, &fd, &cookie);
-        if (rc == 0) {
-            weir_remember_socket(fd, cookie);
-            rc = weir_client_hello(state, fd, cookie, WEIR_AGENT_WAIT_MS, &incoming);
-            if (rc == 0)
-                rc = take_over(state, fd, cookie, &incoming);
-            int connected = rc == 0;
-            if (connected)
-                rc = serve(state, fd, cookie, &incoming);
-            uint64_t pause_ms = lose(state, fd, cookie, rc, &incoming);
-            if (connected || pause_ms > backoff_ms)
-                backoff_ms = pause_ms;
-            if (connected && pause_ms == BACKOFF_MS_MIN)
-                continue;
-        }
-        weir_sys_sleep_ms(backoff_ms);
+        int was_up;
+        int rc = attempt(state, &was_up, &incoming);
+        if (was_up || rc != logged)
+            weir_log(state, "no connection to the agent, error", rc);
+        logged = rc;
+        if (was_up)
+            backoff_ms = BACKOFF_MS_MIN;
+        if (rc == WEIR_ENDED_BY_AGENT)
+            slow = incoming.close.reason != WEIR_CLOSE_SHUTDOWN;
+        else if (was_up || rc == -EPROTO)
+            slow = rc == -EPROTO;
+        weir_sys_sleep_ms(slow ? BACKOFF_MS_SLOW : backoff_ms);
         backoff_ms = backoff_ms * 2 < BACKOFF_MS_MAX ? backoff_ms * 2 : BACKOFF_MS_MAX;
     }
     return NULL;
+}
+
+// What is used of the host's libc: its types are opaque and no longer than this on any of them.
+union thread_attributes {
+    uint64_t words[32];
+};
+typedef uintptr_t thread_id;
+typedef int thread_create_fn(thread_id *, const union thread_attributes *, void *(*)(void *),
+                             void *);
+typedef int thread_detach_fn(thread_id);
+typedef int attributes_init_fn(union thread_attributes *);
+typedef int attributes_stack_fn(union thread_attributes *, size_t);
+typedef int *errno_location_fn(void);
+
+// Makes the thread with a small stack, or, where the host needs more (large thread-local data),
+// with the usual one.
+static int make_thread(struct weir_state *state) {
+    thread_create_fn *create = (thread_create_fn *)weir_host_function("pthread_create");
+    thread_detach_fn *detach = (thread_detach_fn *)weir_host_function("pthread_detach");
+    attributes_init_fn *init = (attributes_init_fn *)weir_host_function("pthread_attr_init");
+    attributes_stack_fn *set_stack =
+        (attributes_stack_fn *)weir_host_function("pthread_attr_setstacksize");
+    if (!create || !detach)
+        return ENOTSUP;
+    union thread_attributes attributes;
+    thread_id thread;
+    int rc = EINVAL;
+    if (init && set_stack && init(&attributes) == 0 && set_stack(&attributes, STACK_BYTES) == 0)
+        rc = create(&thread, &attributes, run, state);
+    if (rc != 0)
+        rc = create(&thread, NULL, run, state);
+    if (rc == 0)
+        detach(thread);
+    return rc;
+}
+
+int weir_helper_start(struct weir_state *state) {
+    uint32_t none = 0;
+    if (__atomic_load_n(&state->helper, __ATOMIC_ACQUIRE) ||
+        !__atomic_compare_exchange_n(&state->helper, &none, 1, 0, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        return 0;
+    errno_location_fn *errno_location = (errno_location_fn *)weir_host_function("__errno_location");
+    int host_errno = errno_location ? *errno_location() : 0;
+    uint64_t blocked = SIGNALS_BLOCKED, mask;
+    weir_sys_signal_mask(&blocked, &mask);
+    int rc = make_thread(state);
+    weir_sys_signal_mask(&mask, NULL);
+    if (errno_location)
+        *errno_location() = host_errno;
+    if (rc != 0) {
+        weir_log(state, "no helper thread, error", rc);
+        __atomic_store_n(&state->helper, 0, __ATOMIC_RELEASE);
+    }
+    return rc;
 }

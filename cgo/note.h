@@ -1,12 +1,13 @@
 // note.h: what an operator should see and the agent cannot know by itself. Notes wait in the state
-// until there is a connection, and at most one a second a GPU is sent: a program that is refused in a
-// loop says so once.
+// until there is a connection, and at most one a second a GPU is sent: a program that is refused in
+// a loop says so once.
 #ifndef WEIR_NOTE_H
 #define WEIR_NOTE_H
 
 #include "state.h"
 
-// Leaves a note about a GPU, by ordinal (0 where that is out of range), and sends it if it may go now.
+// Leaves a note about a GPU, by ordinal (0 where that is out of range), and sends it if it may go
+// now.
 void weir_note(struct weir_state *state, enum weir_note_bit note, uint32_t gpu, uint64_t bytes);
 
 // Sends the notes that wait and are due.

@@ -42,8 +42,10 @@ static int map_page(int fd, int protection, void **at) {
     void *page = weir_sys_map_shared(*at, WEIR_PAGE_BYTES, protection, fd);
     if (!page)
         return -ENOMEM;
-    *at = page;
-    return weir_sys_madvise(page, WEIR_PAGE_BYTES, MADV_DONTFORK);
+    int rc = weir_sys_madvise(page, WEIR_PAGE_BYTES, MADV_DONTFORK);
+    if (!*at)
+        __atomic_store_n(at, page, __ATOMIC_RELEASE);
+    return rc;
 }
 
 static int map_both(struct weir_state *state, const int fds[2], const struct weir_welcome *welcome,
@@ -58,15 +60,8 @@ static int map_both(struct weir_state *state, const int fds[2], const struct wei
     if (welcome->page_bytes != WEIR_PAGE_BYTES || welcome->gpu_count > WEIR_GPUS_MAX ||
         control_head.gpu_count != welcome->gpu_count || usage_head.session != welcome->session)
         return -EPROTO;
-    void *usage = state->usage;
-    rc = map_page(fds[1], PROT_READ | PROT_WRITE, &usage);
-    __atomic_store_n(&state->usage, usage, __ATOMIC_RELEASE);
-    if (rc < 0)
-        return rc;
-    void *control = (void *)(uintptr_t)state->control;
-    rc = map_page(fds[0], PROT_READ, &control);
-    __atomic_store_n(&state->control, control, __ATOMIC_RELEASE);
-    return rc;
+    rc = map_page(fds[1], PROT_READ | PROT_WRITE, (void **)&state->usage);
+    return rc < 0 ? rc : map_page(fds[0], PROT_READ, (void **)&state->control);
 }
 
 int weir_pages_map(struct weir_state *state, struct weir_incoming *incoming) {

@@ -112,6 +112,7 @@ static enum weir_mode begin(struct weir_state *state) {
     if (next == WEIR_MODE_PASS)
         return next;
     state->pid = weir_sys_getpid();
+    __atomic_store_n(&state->started_ms, weir_sys_now_ms(), __ATOMIC_RELAXED);
     copy_path(state->socket_path, sizeof(state->socket_path), socket ? socket : DEFAULT_SOCKET);
     const char *log_path = setting("WEIR_LOG");
     if (log_path)

@@ -125,6 +125,7 @@ struct weir_state {
 
     // Written by the thread that starts, before the helper is.
     int pid;
+    uint64_t started_ms;
     uint32_t helper;  // 1 while there is one, or one is being made; no lock
     int driver_version;
     char socket_path[WEIR_SOCKET_PATH_MAX];
@@ -142,6 +143,15 @@ static inline enum weir_mode weir_enter(struct weir_state **state) {
     if (*state && __atomic_load_n(&(*state)->mode, __ATOMIC_ACQUIRE) == WEIR_MODE_ENFORCED)
         return WEIR_MODE_ENFORCED;
     return weir_enter_slow(state);
+}
+
+// Whether allocations of this process may have been charged. Starts nothing: where no session was
+// begun, as in a forked child, there is nothing to give back.
+static inline int weir_enforced(struct weir_state **state) {
+    *state = __atomic_load_n(&weir_state_page, __ATOMIC_ACQUIRE);
+    uint32_t mode = *state ? __atomic_load_n(&(*state)->mode, __ATOMIC_ACQUIRE) : WEIR_MODE_NEW;
+    return mode == WEIR_MODE_ENFORCED ||
+           (mode == WEIR_MODE_CHECKED && weir_enter_slow(state) == WEIR_MODE_ENFORCED);
 }
 
 // Whether it is settled already that calls pass through. Starts nothing.

@@ -48,13 +48,6 @@ static void spare_bucket(struct weir_table *table, struct weir_bucket *bucket) {
     table->spare = bucket;
 }
 
-int weir_table_feed_directory(struct weir_table *table, void *memory) {
-    if (table->directory)
-        return EBUSY;
-    table->directory = memory;
-    return 0;
-}
-
 // Whether `count` buckets can be made without being fed.
 static int has_room(const struct weir_table *table, uint32_t count) {
     if (table->fresh_bytes >= count * WEIR_BUCKET_BYTES)
@@ -65,13 +58,18 @@ static int has_room(const struct weir_table *table, uint32_t count) {
     return count == 0;
 }
 
-int weir_table_feed(struct weir_table *table, void *memory, size_t bytes) {
+int weir_table_feed(struct weir_table *table, void *memory) {
     if (has_room(table, 2))
         return EBUSY;
-    if (table->fresh_bytes)  // one bucket's worth: keep it
+    if (table->fresh_bytes)
         spare_bucket(table, (struct weir_bucket *)table->fresh);
     table->fresh = memory;
-    table->fresh_bytes = bytes;
+    table->fresh_bytes = WEIR_TABLE_FEED_BYTES;
+    if (!table->directory) {
+        table->directory = memory;
+        table->fresh += WEIR_DIRECTORY_BYTES;
+        table->fresh_bytes -= WEIR_DIRECTORY_BYTES;
+    }
     return 0;
 }
 
@@ -162,11 +160,8 @@ int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
     old->pointer = 0;
     if (!table->directory)
         return ENOMEM;
-    if (!table->directory[0]) {
-        if (!has_room(table, 1))
-            return ENOMEM;
+    if (!table->directory[0])  // just fed for the first time
         table->directory[0] = new_bucket(table, 0);
-    }
     for (;;) {
         struct weir_bucket *bucket = table->directory[directory_index(table, hash)];
         struct weir_entry *same = bucket_find(bucket, hash, entry->pointer);

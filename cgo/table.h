@@ -20,8 +20,9 @@
 #define WEIR_BUCKET_ENTRIES 127u
 // The fullest that a bucket gets before it splits: three quarters, so that probing stays short.
 #define WEIR_BUCKET_FULL 96u
-// What the directory takes; fed once, only the part in use is touched.
+// The directory takes the half of the first feed; only the part in use is touched.
 #define WEIR_DIRECTORY_BYTES ((size_t)8 << WEIR_TABLE_DEPTH_MAX)
+#define WEIR_TABLE_FEED_BYTES (2 * WEIR_DIRECTORY_BYTES)
 
 struct weir_entry {
     uint64_t pointer;     // device address; 0: no entry
@@ -42,13 +43,9 @@ struct weir_table {
     uint64_t entries;
 };
 
-// Gives the table memory for its directory, WEIR_DIRECTORY_BYTES of zeros. Returns 0, or EBUSY
-// where it has one.
-int weir_table_feed_directory(struct weir_table *table, void *memory);
-
-// Gives the table memory for buckets: zeros, whole pages. Returns 0, or EBUSY where it has some
-// left and does not take it.
-int weir_table_feed(struct weir_table *table, void *memory, size_t bytes);
+// Gives the table memory: WEIR_TABLE_FEED_BYTES of zeros at a page boundary. Returns 0, or EBUSY
+// where it has some left and does not take it.
+int weir_table_feed(struct weir_table *table, void *memory);
 
 // Adds an entry. One with the same pointer is replaced and copied to `old`, else old->pointer is 0.
 // 0; ENOMEM where the table must be fed first; ENOSPC where it has as many as it can.

@@ -1,3 +1,6 @@
+// The configuration file, weir.toml: strict, and every mistake in it is one line with file, line and
+// key. Values of all sources are judged by Set alone.
+
 package config
 
 import (
@@ -121,7 +124,7 @@ func lineOf(text []byte, key string) int {
 func (c *Config) Set(key, value string) (err error) {
 	switch key {
 	case "run_dir":
-		c.RunDir, err = parseRunDir(value)
+		c.RunDir, err = parseDir(value)
 	case "state_dir":
 		c.StateDir, err = parseDir(value)
 	case "nvml":

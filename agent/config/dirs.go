@@ -1,12 +1,13 @@
+// Where an agent keeps its things and where the other commands look for it: a matter of the user and
+// the environment, both passed in.
+
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // The system agent's places. An ordinary user's agent has its own, below the user's XDG directories.
@@ -86,60 +87,15 @@ func (u User) FindSocket(runDir string) (socket string, tried []string) {
 	return system, []string{own, system}
 }
 
-// MakeDir makes a directory of the agent's, or accepts one that only this user can write. Another
-// user's directory, as anyone may leave in /tmp, is refused: sockets and records live there.
-func MakeDir(dir string, mode os.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return fmt.Errorf("making %s: %w", filepath.Dir(dir), err)
-	}
-	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("making %s: %w", dir, err)
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return fmt.Errorf("looking at %s: %w", dir, err)
-	}
-	if info.Mode()&os.ModeSymlink != 0 {
-		return fmt.Errorf("%s is a symbolic link: name the directory itself", dir)
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", dir)
-	}
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	if owner != os.Geteuid() {
-		return fmt.Errorf("%s belongs to uid %d, not to uid %d that starts the agent",
-			dir, owner, os.Geteuid())
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s can be written by others: chmod go-w %s", dir, dir)
-	}
-	return nil
-}
-
+// parseDir accepts an absolute path without blanks and colons, which separate in LD_PRELOAD: the
+// library may be loaded from either directory.
 func parseDir(text string) (string, error) {
 	if !filepath.IsAbs(text) {
-		return "", fmt.Errorf("%.70q: want an absolute path, such as \"/var/lib/weir\"", text)
+		return "", fmt.Errorf("%.70q: want an absolute path, such as %q", text, SystemRunDir)
 	}
-	return filepath.Clean(text), nil
-}
-
-// runDirBytesMax leaves room in the 107 bytes of a socket's address for "/c/ID/agent.sock".
-const runDirBytesMax = 70
-
-// parseRunDir accepts a path that can stand in LD_PRELOAD, where blanks and colons separate, and
-// in the addresses of the sockets below it.
-func parseRunDir(text string) (string, error) {
-	dir, err := parseDir(text)
-	if err != nil {
-		return "", err
-	}
-	if strings.ContainsAny(dir, ": \t\n") {
+	if strings.ContainsAny(text, ": \t\n") {
 		return "", fmt.Errorf("%.70q: want a path without blanks and colons, "+
 			"which LD_PRELOAD cannot carry", text)
 	}
-	if len(dir) > runDirBytesMax {
-		return "", fmt.Errorf("%.70q…: want a path of at most %d bytes, "+
-			"because a socket's address holds no more", text, runDirBytesMax)
-	}
-	return dir, nil
+	return filepath.Clean(text), nil
 }

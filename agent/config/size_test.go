@@ -1,3 +1,5 @@
+// Tests of sizes: a table, and a fuzz target that holds the parser against exact arithmetic.
+
 package config
 
 import (

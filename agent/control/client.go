@@ -1,3 +1,6 @@
+// The commands' end of the API. Invariants: every call has a deadline, every failure to reach an
+// agent is an *UnreachableError, and an agent of another user is not trusted.
+
 package control
 
 import (
@@ -112,7 +115,7 @@ func (c *Client) ChangeCaps(ctx context.Context, ref string, change CapsChange) 
 
 // Events asks for those after seq (0: all kept). With wait above zero the answer is held back for
 // that long, a minute at most, until there is one; it may be empty then.
-func (c *Client) Events(ctx context.Context, after uint64, wait time.Duration) ([]Event, error) {
+func (c *Client) Events(ctx context.Context, after uint64, wait time.Duration) (EventsDoc, error) {
 	query := url.Values{"after": {strconv.FormatUint(after, 10)}}
 	if wait > 0 {
 		query.Set("wait", wait.String())
@@ -120,7 +123,7 @@ func (c *Client) Events(ctx context.Context, after uint64, wait time.Duration) (
 	var doc EventsDoc
 	limit := c.limit + min(wait, waitTimeMax)
 	err := c.callWithin(ctx, limit, http.MethodGet, "/v1/events?"+query.Encode(), nil, &doc)
-	return doc.Events, err
+	return doc, err
 }
 
 // pathOf puts a name into a path. "." and ".." would be taken for steps in it.

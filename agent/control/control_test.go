@@ -1,3 +1,5 @@
+// Tests of both ends over a real Unix socket, with a Node in memory.
+
 package control_test
 
 import (
@@ -234,18 +236,18 @@ func TestEvents(t *testing.T) {
 	for range 3 {
 		node.Append(control.Event{Type: "denied", Asked: ptr(int64(5))})
 	}
-	list, err := client.Events(t.Context(), 1, 0)
-	if err != nil || len(list) != 2 || list[0].Seq != 2 {
-		t.Errorf("after 1: %+v, %v", list, err)
+	doc, err := client.Events(t.Context(), 1, 0)
+	if err != nil || len(doc.Events) != 2 || doc.Events[0].Seq != 2 {
+		t.Errorf("after 1: %+v, %v", doc, err)
 	}
-	list, err = client.Events(t.Context(), 3, time.Millisecond)
-	if err != nil || len(list) != 0 {
-		t.Errorf("a wait in vain: %+v, %v", list, err)
+	again, err := client.Events(t.Context(), 3, time.Millisecond)
+	if err != nil || len(again.Events) != 0 || !again.AgentStarted.Equal(doc.AgentStarted) {
+		t.Errorf("a wait in vain: %+v, %v", again, err)
 	}
 	got := make(chan []control.Event)
 	go func() {
-		list, _ := client.Events(context.Background(), 3, time.Minute)
-		got <- list
+		doc, _ := client.Events(context.Background(), 3, time.Minute)
+		got <- doc.Events
 	}()
 	node.Append(control.Event{Type: "caps"})
 	if list := <-got; len(list) != 1 || list[0].Type != "caps" {
@@ -405,25 +407,4 @@ print(s.makefile().read())`
 		!bytes.Contains(out, []byte("answers uid 0 and root only")) {
 		t.Errorf("another user got %s, %v", out, err)
 	}
-}
-
-func TestLockRunDir(t *testing.T) {
-	dir := t.TempDir()
-	first, err := control.LockRunDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = control.LockRunDir(dir)
-	if !errors.Is(err, control.ErrConflict) ||
-		!strings.Contains(err.Error(), "pid "+strconv.Itoa(os.Getpid())) {
-		t.Errorf("a second agent: %v", err)
-	}
-	if err := first.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := control.LockRunDir(dir)
-	if err != nil {
-		t.Fatalf("after the first ended: %v", err)
-	}
-	again.Unlock()
 }

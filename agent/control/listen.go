@@ -1,66 +1,21 @@
+// The control socket. Invariants: it appears with its final mode, the number of connections is
+// bounded, and who made one is known from the kernel alone.
+
 package control
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// RunDirLock is the right to serve a run directory. It ends with Unlock or with the process.
-type RunDirLock struct{ file *os.File }
-
-// LockRunDir takes a run directory for this process. If an agent already serves it, the error
-// wraps ErrConflict and names that agent's pid.
-func LockRunDir(dir string) (*RunDirLock, error) {
-	path := filepath.Join(dir, "agent.lock")
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking the run directory: %w", err)
-	}
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		defer file.Close()
-		return nil, fmt.Errorf("%w: %s serves %s already; stop it or give --run-dir",
-			ErrConflict, holder(file), dir)
-	}
-	if err == nil {
-		err = file.Truncate(0)
-	}
-	if err == nil {
-		_, err = file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	}
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("locking %s: %w", path, err)
-	}
-	return &RunDirLock{file}, nil
-}
-
-// Unlock gives the directory up. The file stays: removing it would let two agents hold two files.
-func (l *RunDirLock) Unlock() error { return l.file.Close() }
-
-// holder names the agent that has the lock; it may not have written its pid yet.
-func holder(file *os.File) string {
-	text, _ := io.ReadAll(io.LimitReader(file, 32))
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || pid <= 0 {
-		return "another agent"
-	}
-	return fmt.Sprintf("the agent with pid %d", pid)
-}
-
-// Listen makes the control socket, in place of one that a dead agent left; the caller holds the
-// run directory's lock. It appears with its final mode: 0600, or 0660 for root's, whose group is
+// Listen makes the control socket, in place of one that a dead agent left; the caller has
+// the run directory to itself. It appears with its final mode: 0600, or 0660 for root's, whose group is
 // root too. Peer credentials decide in any case.
 func Listen(path string) (net.Listener, error) {
 	fresh := path + ".new"

@@ -1,3 +1,5 @@
+// The agent's end of the API: it judges the form of requests and leaves their meaning to the Node.
+
 package control
 
 import (
@@ -18,14 +20,15 @@ import (
 // Server answers the CLI's requests from a Node. Only processes of the agent's own user and of
 // root are answered, by the credentials of their connection.
 type Server struct {
-	node Node
-	log  *slog.Logger
-	uid  uint32
+	node    Node
+	log     *slog.Logger
+	uid     uint32
+	started time.Time
 }
 
 // NewServer makes a server for node.
 func NewServer(node Node, log *slog.Logger) *Server {
-	return &Server{node, log, uint32(os.Geteuid())}
+	return &Server{node, log, uint32(os.Geteuid()), time.Now()}
 }
 
 // Serve answers on a listener of Listen until ctx ends, then lets running requests finish for a
@@ -159,7 +162,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if list == nil {
 		list = []Event{}
 	}
-	s.answer(w, r, EventsDoc{SchemaVersion, list}, err)
+	s.answer(w, r, EventsDoc{SchemaVersion, s.started, list}, err)
 }
 
 // eventsQuery reads ?after=SEQ&wait=DURATION; both may be absent.

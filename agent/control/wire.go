@@ -1,3 +1,5 @@
+// What the two ends agree on besides the types of api.go: limits, documents, and how errors travel.
+
 package control
 
 import (
@@ -49,10 +51,12 @@ type (
 		CapsResult
 		DryRun bool `json:"dry_run"`
 	}
-	// EventsDoc answers GET /v1/events.
+	// EventsDoc answers GET /v1/events. Each agent numbers its events anew, so numbers of answers
+	// with different AgentStarted do not compare.
 	EventsDoc struct {
-		SchemaVersion int     `json:"schema_version"`
-		Events        []Event `json:"events"`
+		SchemaVersion int       `json:"schema_version"`
+		AgentStarted  time.Time `json:"agent_started"`
+		Events        []Event   `json:"events"`
 	}
 	// errorDoc is every other answer.
 	errorDoc struct {

@@ -132,15 +132,12 @@ func (c *Credit) Close() error { return c.file.Close() }
 func (c *Credit) Remove() error { return errors.Join(os.Remove(c.path), c.file.Close()) }
 
 // Load reads all records. Those that a kill left unfinished, or that are of an earlier boot, are
-// removed. A damaged one is removed too and reported in the error, which names it; the others are
-// returned all the same.
-func (c *Credits) Load() ([]Record, error) {
+// removed. A damaged one is removed too, with an error in damaged that names it.
+func (c *Credits) Load() (records []Record, damaged []error, err error) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading credit records: %w", err)
+		return nil, nil, fmt.Errorf("reading credit records: %w", err)
 	}
-	var records []Record
-	var damaged []error
 	for _, entry := range entries {
 		path := filepath.Join(c.dir, entry.Name())
 		r, boot, err := readRecord(path, entry.Name())
@@ -156,7 +153,7 @@ func (c *Credits) Load() ([]Record, error) {
 			damaged = append(damaged, fmt.Errorf("removing a credit record: %w", err))
 		}
 	}
-	return records, errors.Join(damaged...)
+	return records, damaged, nil
 }
 
 // Remove removes the record of a process that has ended.

@@ -113,8 +113,8 @@ func TestRecordsSurvive(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.GPUs[1].Bytes = 1 << 50
-	if got, err := credits.Load(); err != nil {
-		t.Error(err)
+	if got, damaged, err := credits.Load(); err != nil || damaged != nil {
+		t.Error(damaged, err)
 	} else if diff := cmp.Diff([]Record{want}, got); diff != "" {
 		t.Errorf("records differ (-want +got):\n%s", diff)
 	}
@@ -131,15 +131,15 @@ func TestRecordsSurvive(t *testing.T) {
 	if err := record.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := credits.Load(); err != nil {
-		t.Error(err)
+	if got, damaged, err := credits.Load(); err != nil || damaged != nil {
+		t.Error(damaged, err)
 	} else if diff := cmp.Diff([]Record{next}, got); diff != "" {
 		t.Errorf("records differ after a replacement (-want +got):\n%s", diff)
 	}
 	if err := replaced.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := credits.Load(); len(got) != 0 || err != nil {
+	if got, _, err := credits.Load(); len(got) != 0 || err != nil {
 		t.Errorf("after the removal: %v, %v", got, err)
 	}
 }
@@ -181,9 +181,9 @@ func TestDamagedRecordsAreReported(t *testing.T) {
 		if err := os.WriteFile(bad, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := credits.Load()
-		if err == nil || !strings.Contains(err.Error(), bad) {
-			t.Errorf("%s: the error does not name the file: %v", name, err)
+		got, damaged, err := credits.Load()
+		if err != nil || len(damaged) != 1 || !strings.Contains(damaged[0].Error(), bad) {
+			t.Errorf("%s: the error does not name the file: %v, %v", name, damaged, err)
 		}
 		if len(got) != 1 {
 			t.Errorf("%s: %d records, want the whole one", name, len(got))
@@ -204,9 +204,9 @@ func TestStaleRecordsAreRemoved(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "9-9-0123456789ab.new"), []byte("cut"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := OpenCredits(dir, boot).Load()
-	if len(got) != 0 || err != nil {
-		t.Errorf("got %v, %v", got, err)
+	got, damaged, err := OpenCredits(dir, boot).Load()
+	if len(got) != 0 || damaged != nil || err != nil {
+		t.Errorf("got %v, %v, %v", got, damaged, err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
 		t.Errorf("still there: %v", entries)

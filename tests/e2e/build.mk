@@ -8,7 +8,7 @@ E2E_DRIVER := $(BUILD)/bench/libcuda.so.1
 # For those that look into the simulated machine's own books.
 E2E_MACHINE := $(wildcard tests/sim/*.c)
 
-BUILD_TARGETS += $(addprefix $(E2E_OUT)/,puppet troupe crowd)
+BUILD_TARGETS += $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner libnext.so)
 
 $(E2E_OUT):
 	mkdir -p $@
@@ -22,3 +22,13 @@ $(E2E_OUT)/troupe: $(E2E_DIR)/troupe.c | $(E2E_OUT)
 $(E2E_OUT)/crowd: $(addprefix $(E2E_DIR)/,crowd.c racer.c board.c board.h cuda.h) $(E2E_MACHINE) \
   $(wildcard tests/sim/*.h) $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -lpthread
+
+$(addprefix $(E2E_OUT)/,forger babbler): $(E2E_OUT)/%: $(E2E_DIR)/%.c $(E2E_DIR)/cuda.h \
+  cgo/abi/weir_abi.h $(E2E_DRIVER) | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
+
+$(E2E_OUT)/spinner: $(E2E_DIR)/spinner.c $(E2E_DIR)/cuda.h $(E2E_DRIVER) | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
+
+$(E2E_OUT)/libnext.so: $(E2E_DIR)/next.c | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -fPIC -shared -o $@ $<

@@ -56,7 +56,7 @@ func (l lineIndex) of(table, key string) int {
 // key is the key that stands in a line; empty where there is none.
 func (l lineIndex) key(line int) string {
 	for place, at := range l {
-		if table, key, _ := strings.Cut(place, "/"); at == line && (table != "" || key != "") {
+		if _, key, _ := strings.Cut(place, "/"); at == line && !strings.HasSuffix(key, "]") {
 			return key
 		}
 	}

@@ -194,6 +194,9 @@ int sim_work_look(struct sim_machine *machine, uint32_t context, uint64_t seq, u
 int sim_work_ready(struct sim_machine *machine, uint32_t context, uint64_t seq, bool *ready,
                    uint64_t *wait_ns);
 
+// The oldest operation of the context that has not finished; all before it have.
+int sim_work_oldest(struct sim_machine *machine, uint32_t context, uint64_t *seq);
+
 // Ends a SIM_ENGINE_HOST operation now.
 int sim_work_finish(struct sim_machine *machine, uint32_t context, uint64_t seq);
 

@@ -217,8 +217,11 @@ func TestLoadMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a30, _ := LoadMachine("a30"); machine.Name != "mine" || machine.GPUs[0].UUID == a30.GPUs[0].UUID {
-		t.Errorf("the machine is called %s and its GPU has the UUID of a30's", machine.Name)
+	if machine.Name != "mine" {
+		t.Errorf("the machine is called %s", machine.Name)
+	}
+	if a30, _ := LoadMachine("a30"); machine.GPUs[0].UUID == a30.GPUs[0].UUID {
+		t.Error("its GPU has the UUID of a30's")
 	}
 }
 

@@ -79,6 +79,18 @@ int sim_work_ready(struct sim_machine *machine, uint32_t context, uint64_t seq, 
     return rc;
 }
 
+int sim_work_oldest(struct sim_machine *machine, uint32_t context, uint64_t *seq) {
+    struct sim_engines *engines;
+    int rc;
+    do {
+        engines = sim_lock(machine);
+        rc = ours(machine, engines, context) ? 0 : EBADF;
+        if (!rc)
+            *seq = engines->contexts[context].floor;
+    } while (!sim_unlock(machine, engines));
+    return rc;
+}
+
 int sim_work_finish(struct sim_machine *machine, uint32_t context, uint64_t seq) {
     struct sim_engines *engines;
     int rc;

@@ -1,3 +1,5 @@
+// What this program is.
+
 package main
 
 // version is that of this program, of the agent and of the library within it.

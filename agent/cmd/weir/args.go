@@ -1,3 +1,6 @@
+// The command line before cli v2 sees it. Invariant: what is left for cli v2 is one order of known
+// flags and positionals, so it cannot misread any.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// `weir caps get|set|unset`, and the flags for caps that `weir run` shares.
+
 package main
 
 import (

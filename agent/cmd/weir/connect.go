@@ -1,3 +1,5 @@
+// How commands find the agent, and what they say if they do not.
+
 package main
 
 import (

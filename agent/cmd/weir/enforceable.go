@@ -1,3 +1,5 @@
+// Whether the library can be loaded into a program at all. Judged from the file, without running it.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Errors and their exit codes. Invariant: a code means the same in every command but `run`.
+
 package main
 
 import (

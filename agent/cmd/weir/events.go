@@ -1,3 +1,5 @@
+// `weir events`: filters, forms, and following the log over restarts of the agent.
+
 package main
 
 import (
@@ -54,7 +56,8 @@ Examples:
 			if err != nil {
 				return err
 			}
-			f := follower{agent: agent, filter: filter, form: form, out: c.App.Writer, talk: c.App.ErrWriter}
+			f := follower{agent: agent, filter: filter, form: form, pause: followPause,
+				out: c.App.Writer, talk: c.App.ErrWriter}
 			return agent.explain(f.run(c.Context, c.Bool("follow")))
 		},
 	}
@@ -102,10 +105,12 @@ type follower struct {
 	agent  *connection
 	filter eventFilter
 	form   string
+	pause  time.Duration // between questions to an absent agent
 	out    io.Writer
 	talk   io.Writer
-	after  uint64    // the number of the last event seen; 0: none of this agent's
-	latest time.Time // its time, which tells old from new where a new agent counts anew
+
+	started time.Time // the agent whose numbers count
+	after   uint64    // the number of its last event seen; 0: none
 }
 
 // run prints what there is and, with follow, what comes. An agent that was there and is gone is
@@ -122,28 +127,32 @@ func (f *follower) run(ctx context.Context, follow bool) error {
 		if !lost {
 			fmt.Fprintf(f.talk, "weir events: %v; waiting for it\n", err)
 		}
-		lost, f.after = true, 0
-		time.Sleep(followPause)
+		lost = true
+		time.Sleep(f.pause)
 	}
 	return err
 }
 
+// next asks once. The answer of a new agent to the old one's number says nothing: it is asked
+// again, for all that it has.
 func (f *follower) next(ctx context.Context, wait time.Duration) error {
-	list, err := f.agent.Events(ctx, f.after, wait)
+	doc, err := f.agent.Events(ctx, f.after, wait)
 	if err != nil {
 		return err
 	}
-	for _, event := range list {
+	if !doc.AgentStarted.Equal(f.started) {
+		first := f.started.IsZero()
+		f.started, f.after = doc.AgentStarted, 0
+		if !first {
+			return nil
+		}
+	}
+	for _, event := range doc.Events {
 		if f.after > 0 && event.Seq > f.after+1 {
 			fmt.Fprintf(f.talk, "weir events: %d events were dropped before they could be shown\n",
 				event.Seq-f.after-1)
 		}
-		seen := f.after == 0 && !event.Time.After(f.latest)
 		f.after = event.Seq
-		if seen {
-			continue
-		}
-		f.latest = event.Time
 		if !f.filter.wants(event) {
 			continue
 		}

@@ -1,8 +1,10 @@
+// The forms of the help texts.
+
 package main
 
 // The help texts' forms. cli v2's own put everything in capitals and leave the examples no place.
 
-const appHelp = `weir {{.Usage}}.
+const appHelp = `weir: {{.Usage}}
 
 Usage: weir COMMAND [FLAGS] [ARGUMENTS]; flags may stand before and after arguments.
 

@@ -1,3 +1,5 @@
+// `weir inspect`: one container in full.
+
 package main
 
 import (
@@ -62,6 +64,7 @@ func inspectTable(out io.Writer, container control.Container, now time.Time) err
 		{"id", container.ID},
 		{"command", printable(strings.Join(container.Command, " "))},
 		{"pid", strconv.Itoa(container.PID)},
+		{"state", container.State},
 		{"age", age(container.Started, now)},
 		{"identity", container.Identity},
 		{"enforced", enforced(container)},

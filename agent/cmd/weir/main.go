@@ -38,8 +38,8 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		Writer:      stdout,
 		ErrWriter:   stderr,
 		Commands: []*cli.Command{
-			runCommand(), psCommand(), inspectCommand(), capsCommand(),
-			eventsCommand(), versionCommand(),
+			agentCommand(), runCommand(), psCommand(), inspectCommand(), capsCommand(),
+			eventsCommand(), versionCommand(), simCommand(),
 		},
 		// cli v2 would print and exit by itself; execute does both.
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -58,10 +58,15 @@ func prepare(commands []*cli.Command) {
 		command.HideHelpCommand = true
 		command.OnUsageError = onUsageError
 		command.CustomHelpTemplate = commandHelp
+		for _, flag := range command.Flags {
+			if boolean, ok := flag.(*cli.BoolFlag); ok {
+				boolean.DisableDefaultText = true
+			}
+		}
 		if len(command.Subcommands) > 0 {
 			names := namesOf(command.Subcommands)
 			command.Action = func(*cli.Context) error {
-				return usageError("what of it? Give one of %s", strings.Join(names, ", "))
+				return usageError("give one of %s", strings.Join(names, ", "))
 			}
 			prepare(command.Subcommands)
 		}

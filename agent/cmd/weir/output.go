@@ -1,3 +1,6 @@
+// Tables, documents, sizes and ages: how all commands print. Invariant: what a tenant can choose, such
+// as its command, reaches the terminal without control characters.
+
 package main
 
 import (

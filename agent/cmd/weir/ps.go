@@ -1,3 +1,5 @@
+// `weir ps`: a row a container and GPU.
+
 package main
 
 import (
@@ -155,8 +157,12 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 		}
 		used, limit, credit = use.UsedBytes, use.CapBytes, use.CreditBytes
 	}
+	name := printable(container.Name)
+	if container.State == stateEnding {
+		name += " (ending)"
+	}
 	row := []string{
-		printable(container.Name), printable(container.Namespace), gpu,
+		name, printable(container.Namespace), gpu,
 		config.FormatSize(used) + " / " + sizeOr(limit, "-"),
 		strconv.FormatInt(container.Refused, 10), strconv.Itoa(len(container.Sessions)),
 		container.Identity, notYet(weightOr(container.Caps.Weight, "-")), enforced(container),
@@ -170,6 +176,9 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 	}
 	return row
 }
+
+// stateEnding is a container whose run has ended and whose processes have not.
+const stateEnding = "ending"
 
 // notYet marks a setting that is stored and has no effect in this version.
 func notYet(value string) string {

@@ -1,3 +1,6 @@
+// `weir run`: makes itself a container and runs a program in it. Invariant: a program that no cap can
+// hold is not started unless that was asked for, and then it is said.
+
 package main
 
 import (
@@ -93,7 +96,7 @@ func run(c *cli.Context) error {
 	}
 	if leftovers && grant != nil {
 		fmt.Fprintf(c.App.ErrWriter, "weir run: %s has ended, but processes that it started still run; "+
-			"they keep the GPU memory they hold and get no more\n", grant.Name)
+			"their GPU memory stays under its cap\n", grant.Name)
 	}
 	if code != 0 {
 		return &codedError{code: code}
@@ -124,7 +127,7 @@ func register(
 	case err != nil && lost:
 		err = agent.explain(err)
 		return nil, &codedError{exitCode(err),
-			err.Error() + "; --allow-unenforced runs the program without caps"}
+			err.Error() + "; or run it without caps: --allow-unenforced"}
 	case err != nil:
 		return nil, err
 	case reason != "":

@@ -1,3 +1,5 @@
+// Signals with their senders, for `weir run`.
+
 package main
 
 // #include "signals.h"

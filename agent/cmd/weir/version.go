@@ -1,3 +1,5 @@
+// `weir version`: of this program and of the agent.
+
 package main
 
 import (

@@ -40,8 +40,15 @@ func NewControl(generation uint64, uuids [][16]byte) (*Control, error) {
 	return c, nil
 }
 
-// FD is the descriptor to hand to tenants; it is open for reading only.
-func (c *Control) FD() int { return c.readOnly }
+// Dup returns a descriptor to hand to a tenant, open for reading only, or -1 where the agent has none
+// left. It is the caller's to close.
+func (c *Control) Dup() int {
+	fd, err := unix.FcntlInt(uintptr(c.readOnly), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
+}
 
 // SetGPU shows a GPU's cap and charges in bytes, and how many sessions have a charge on it.
 func (c *Control) SetGPU(gpu int, limit, charged uint64, holders int) {

@@ -37,6 +37,17 @@ func newControl(t *testing.T) *Control {
 	return c
 }
 
+// duplicate is the descriptor that a tenant gets.
+func duplicate(t *testing.T, c *Control) int {
+	t.Helper()
+	fd := c.Dup()
+	if fd < 0 {
+		t.Fatal("no descriptor")
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
 // tenantMapping maps a descriptor as a tenant does.
 func tenantMapping(t *testing.T, fd, protection int) []byte {
 	t.Helper()
@@ -80,7 +91,7 @@ func TestPunchedHole(t *testing.T) {
 
 func TestControlPageCannotBeWritten(t *testing.T) {
 	c := newControl(t)
-	fd := c.FD()
+	fd := duplicate(t, c)
 	for _, protection := range []int{unix.PROT_WRITE, unix.PROT_READ | unix.PROT_WRITE} {
 		if m, err := unix.Mmap(fd, 0, abi.PageBytes, protection, unix.MAP_SHARED); err == nil {
 			unix.Munmap(m)
@@ -117,7 +128,7 @@ func TestControlPageCannotBeWritten(t *testing.T) {
 
 func TestControlPageIsConsistent(t *testing.T) {
 	c := newControl(t)
-	p := (*abi.ControlPage)(unsafe.Pointer(&tenantMapping(t, c.FD(), unix.PROT_READ)[0]))
+	p := (*abi.ControlPage)(unsafe.Pointer(&tenantMapping(t, duplicate(t, c), unix.PROT_READ)[0]))
 	if p.Magic != abi.ControlMagic || p.Count != 2 || p.Generation != 3 || p.Gpus[1].Uuid[0] != 2 ||
 		p.Gpus[0].Cap_bytes != abi.Unlimited {
 		t.Fatalf("page begins %+v", p.Gpus[:2])

@@ -67,9 +67,9 @@ func (h *Handle) Ended() bool {
 	return err == nil && n > 0
 }
 
-// Close lets go of the process.
+// Close lets go of the process. There may be none to let go of.
 func (h *Handle) Close() {
-	if h.fd >= 0 {
+	if h != nil && h.fd >= 0 {
 		unix.Close(h.fd)
 		h.fd = -1
 	}

@@ -10,11 +10,12 @@ import (
 	"slices"
 	"strings"
 
+	"weir/agent/ledger"
 	"weir/cgo/abi"
 )
 
 // BytesMax is the most that one request may ask for, or a process may declare on one GPU, in bytes.
-const BytesMax = 1 << 50
+const BytesMax = ledger.RequestMax
 
 // ErrVersion is returned for a HELLO that offers no version of the ABI that this agent speaks.
 var ErrVersion = errors.New("no common version of the ABI")

@@ -29,6 +29,7 @@ struct board {
     uint64_t resumes;          // … and to go on
     uint64_t allocations, refusals;
     uint64_t peak_bytes;  // the most that the card's own books ever showed
+    uint64_t launches;
     uint32_t failed;
     char failure[156];
     struct racer racers[RACERS_MAX];

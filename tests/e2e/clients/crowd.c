@@ -13,6 +13,8 @@
 #include "board.h"
 #include "cuda.h"
 
+#include "../../sim/machine.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +30,8 @@ static struct sim_machine *machine;
 static pid_t pids[RACERS_MAX];
 static int racers;
 static uint64_t random_state;
+static uint64_t too_much_bytes = 1;  // what must be refused once all is in use
+static uint64_t death_ns_max;        // from a racer's SIGKILL until its memory was free
 
 static int start_racer(int number) {
     char number_text[16], seed_text[32];
@@ -42,8 +46,25 @@ static int start_racer(int number) {
     return pids[number] > 0;
 }
 
+// Whether the card's books still count a process as alive.
+static int is_on_the_books(pid_t pid) {
+    static struct sim_process_state state;
+    for (unsigned slot = 0; !sim_machine_process(machine, slot, &state); slot++)
+        if (state.alive && state.pid == pid)
+            return 1;
+    return 0;
+}
+
 static void replace_racer(int number) {
+    uint64_t killed_ns = sim_now_ns(), took_ns;
+    if (pids[number] <= 0)  // kill(-1) would end every process of the machine
+        return;
     kill(pids[number], SIGKILL);
+    do
+        took_ns = sim_now_ns() - killed_ns;
+    while (is_on_the_books(pids[number]) && took_ns < STILL_SECONDS_MAX * 1000000000ull);
+    if (took_ns > death_ns_max)
+        death_ns_max = took_ns;
     waitpid(pids[number], NULL, 0);
     if (!start_racer(number))
         board_fail(board, "no racer could be started");
@@ -82,9 +103,9 @@ static void prove(void) {
         board_fail(board, "%llu of %llu bytes are in use, yet the rest is refused: %d",
                    (unsigned long long)sum, (unsigned long long)board->cap_bytes, code);
     board_look(board, machine);
-    code = code ? 0 : cuMemAlloc_v2(&granule, 1);
-    if (code != CUDA_ERROR_OUT_OF_MEMORY && rest)
-        board_fail(board, "all is in use, and one byte more gives %d, not a refusal", code);
+    if (!code && (code = cuMemAlloc_v2(&granule, too_much_bytes)) != CUDA_ERROR_OUT_OF_MEMORY)
+        board_fail(board, "all is in use, and %llu bytes more give %d, not a refusal",
+                   (unsigned long long)too_much_bytes, code);
     if (granule)
         cuMemFree_v2(granule);
     if (rest)
@@ -137,14 +158,18 @@ int main(int count, char **arguments) {
     board->cap_bytes = strtoull(arguments[3], NULL, 10);
     if (!strcmp(arguments[4], "fair"))
         board->racer_bytes_max = board->cap_bytes / (uint64_t)racers / GRANULE * GRANULE;
+    if (!strcmp(arguments[4], "bare"))
+        too_much_bytes = GRANULE;
     random_state = strtoull(arguments[5], NULL, 10);
     int failed = racers > RACERS_MAX ? 1 : conduct(atoi(arguments[2]));
     if (failed)
         printf("failed: %s\n", board->failure);
     else
-        printf("sum %llu allocations %llu refusals %llu peak %llu\n",
-               (unsigned long long)sum_held(), (unsigned long long)board->allocations,
-               (unsigned long long)board->refusals, (unsigned long long)board->peak_bytes);
+        printf(
+            "sum %llu allocations %llu refusals %llu launches %llu peak %llu death-us-max %llu\n",
+            (unsigned long long)sum_held(), (unsigned long long)board->allocations,
+            (unsigned long long)board->refusals, (unsigned long long)board->launches,
+            (unsigned long long)board->peak_bytes, (unsigned long long)death_ns_max / 1000);
     fflush(stdout);
     if (!failed && !fgets(line, sizeof(line), stdin))
         line[0] = 0;

@@ -37,6 +37,7 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
 int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
 int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
                         int *status);
+int cuGetExportTable(const void **table, const void *id);
 
 typedef int alloc_fn(uint64_t *address, size_t bytes);
 typedef int free_fn(uint64_t address);

@@ -276,8 +276,31 @@ static void do_via(char **words) {
         answer("ok");
 }
 
-// "look NAME VERSION FLAGS": what cuGetProcAddress_v2 says: code, status, the object and symbol
-// that the pointer lies in.
+// "self VERSION": asks cuGetProcAddress for itself, and that for the allocating functions, each
+// called as its version's documentation says.
+static void do_self(char **words) {
+    typedef int v1_fn(const char *, void **, int, uint64_t);
+    typedef int v2_fn(const char *, void **, int, uint64_t, int *);
+    int version = (int)number(words[1]), status = 0;
+    void *self = NULL, *found[2] = {NULL, NULL};
+    int code = cuGetProcAddress_v2("cuGetProcAddress", &self, version, 0, NULL);
+    const char *names[2] = {"cuMemAlloc", "cuMemFree"};
+    for (int i = 0; i < 2 && !code && !status; i++) {
+        if (version >= 12000)
+            code = ((v2_fn *)self)(names[i], &found[i], version, 0, &status);
+        else
+            code = ((v1_fn *)self)(names[i], &found[i], version, 0);
+    }
+    allocate = (alloc_fn *)found[0];
+    release = (free_fn *)found[1];
+    if (status)
+        answer("wrong status %d", status);
+    else
+        answer_code(code);
+}
+
+// "look NAME VERSION FLAGS [null]": what cuGetProcAddress_v2 says: code, status, and the object and
+// symbol that the pointer lies in. With "null" it is given no place for the status.
 static void do_look(char **words) {
     void *found = NULL;
     int status = -1;
@@ -288,6 +311,16 @@ static void do_look(char **words) {
         dladdr(found, &where);
     answer("ok %d %d %s %s", code, status, where.dli_fname ? where.dli_fname : "-",
            where.dli_sname ? where.dli_sname : "-");
+}
+
+// "table": what cuGetExportTable gives for an id that no driver knows, and whether it leaves the
+// place for the pointer alone.
+static void do_table(char **words) {
+    const unsigned char id[16] = "no such table!!";
+    const void *table = &id;
+    int code = cuGetExportTable(&table, id);
+    (void)words;
+    answer("ok %d %s", code, !table ? "null" : table == &id ? "untouched" : "set");
 }
 
 // Processes.
@@ -365,7 +398,8 @@ static const struct {
     {"via", do_via},     {"look", do_look},
     {"fork", do_fork},   {"child", do_child},
     {"exec", do_exec},   {"closefrom", do_closefrom},
-    {"pid", do_pid},
+    {"pid", do_pid},     {"self", do_self},
+    {"table", do_table},
 };
 
 static void run_line(char *line) {

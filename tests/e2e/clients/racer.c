@@ -1,17 +1,27 @@
-// racer.c: one process of a crowd. It allocates and frees at random and looks into the card's own
-// books right after each allocation, when the use is at its peak.
+// racer.c: one process of a crowd. It allocates, writes, launches kernels, reads back what it wrote
+// and frees, at random, and looks into the card's own books right after each allocation, when the
+// use is at its peak. CROWD_PTX names a file with the kernel weir_spin_ns; without it none is
+// launched.
 #define _GNU_SOURCE
 #include "board.h"
 #include "cuda.h"
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 
-enum { PIECES_MAX = 32, NAP_US_MAX = 1500 };
+enum {
+    PIECES_MAX = 32,
+    NAP_US_MAX = 1500,
+    DATA_WORDS = 256,
+    PTX_BYTES_MAX = 1 << 20,
+    KERNEL_NS = 20000,
+};
 
 struct piece {
-    uint64_t address, bytes;
+    uint64_t address, bytes, seed;
 };
 
 static struct board *board;
@@ -20,6 +30,7 @@ static struct racer *self;
 static struct piece pieces[PIECES_MAX];
 static int count;
 static uint64_t random_state;
+static void *kernel;
 
 static void stand_still(void) {
     uint64_t pauses = __atomic_load_n(&board->pauses, __ATOMIC_SEQ_CST);
@@ -30,8 +41,59 @@ static void stand_still(void) {
         nap(&random_state, 500);
 }
 
+// The end of a piece is where it would overlap with another first.
+static uint64_t data_address(const struct piece *piece) {
+    return piece->address + piece->bytes - DATA_WORDS * sizeof(uint64_t);
+}
+
+static void write_data(struct piece *piece) {
+    uint64_t data[DATA_WORDS], state = piece->seed = next_random(&random_state);
+    for (int i = 0; i < DATA_WORDS; i++)
+        data[i] = next_random(&state);
+    int code = cuMemcpyHtoD_v2(data_address(piece), data, sizeof(data));
+    if (code)
+        board_fail(board, "cuMemcpyHtoD: %d", code);
+}
+
+static void check_data(const struct piece *piece) {
+    uint64_t data[DATA_WORDS], state = piece->seed;
+    int code = cuMemcpyDtoH_v2(data, data_address(piece), sizeof(data));
+    if (code)
+        board_fail(board, "cuMemcpyDtoH: %d", code);
+    for (int i = 0; i < DATA_WORDS && !code; i++)
+        if (data[i] != next_random(&state))
+            board_fail(board, "word %d of an allocation is not what was written", i);
+}
+
+static void load_kernel(void) {
+    static char ptx[PTX_BYTES_MAX];
+    const char *path = getenv("CROWD_PTX");
+    FILE *file = path ? fopen(path, "re") : NULL;
+    void *module;
+    if (!path)
+        return;
+    if (!file || fread(ptx, 1, sizeof(ptx) - 1, file) == 0 || cuModuleLoadData(&module, ptx) ||
+        cuModuleGetFunction(&kernel, module, "weir_spin_ns"))
+        board_fail(board, "%s cannot be loaded", path);
+    if (file)
+        fclose(file);
+}
+
+static void launch_some(void) {
+    uint64_t cost_ns = KERNEL_NS;
+    void *parameters[] = {&cost_ns};
+    int code = 0;
+    for (uint64_t i = next_random(&random_state) % 4; kernel && i > 0 && !code; i--) {
+        code = cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL);
+        __atomic_fetch_add(&board->launches, 1, __ATOMIC_RELAXED);
+    }
+    if (code)
+        board_fail(board, "cuLaunchKernel: %d", code);
+}
+
 static void free_one(void) {
     int victim = (int)(next_random(&random_state) % (uint64_t)count);
+    check_data(&pieces[victim]);
     int code = cuMemFree_v2(pieces[victim].address);
     if (code)
         board_fail(board, "cuMemFree: %d", code);
@@ -58,6 +120,7 @@ static void allocate_one(void) {
         __atomic_store_n(&self->held_bytes, self->held_bytes + piece->bytes, __ATOMIC_SEQ_CST);
         count++;
         board_look(board, machine);
+        write_data(piece);
         __atomic_fetch_add(&board->allocations, 1, __ATOMIC_RELAXED);
     } else if (code != CUDA_ERROR_OUT_OF_MEMORY) {
         board_fail(board, "cuMemAlloc: %d", code);
@@ -82,8 +145,10 @@ int race(int number, uint64_t seed) {
         board_fail(board, "starting to use the GPU: %d", code);
         return 1;
     }
+    load_kernel();
     for (;;) {
         stand_still();
+        launch_some();
         if (count == PIECES_MAX || (count && next_random(&random_state) % 100 < 45))
             free_one();
         else

@@ -132,10 +132,32 @@ func (p *Program) Wait(limit time.Duration) (code int, lines []string) {
 	}
 }
 
+// Send writes a line to its standard input.
+func (p *Program) Send(line string) {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.in, line); err != nil {
+		p.t.Fatalf("writing to %s: %v", p.about(), err)
+	}
+}
+
 // Line is its next line of output.
 func (p *Program) Line() string {
 	p.t.Helper()
 	return nextLine(p.t, p.lines, p.about)
+}
+
+// LineWithin is Line for a program that takes its time. It may be called from any goroutine, so it
+// does not fail the test: at the end of output, or of the time, it says so in place of a line.
+func (p *Program) LineWithin(limit time.Duration) string {
+	select {
+	case line, ok := <-p.lines:
+		if !ok {
+			return "(it has ended)"
+		}
+		return line
+	case <-time.After(limit):
+		return fmt.Sprintf("(nothing for %s)", limit)
+	}
 }
 
 func (p *Program) about() string { return fmt.Sprintf("%s\n%s", p.cmd, p.stderr) }

@@ -88,6 +88,7 @@ struct op {
     struct task *task;    // NULL once its data are done
     struct event *event;  // that is recorded by it
     struct op *next;      // in the list of those with data to do
+    struct op *prev;
     struct context *context;
     uint32_t data_done;
     uint32_t running;
@@ -147,7 +148,7 @@ struct function {
     unsigned block[3];
     unsigned shared_bytes;
     unsigned params_bytes;
-    bool spins;  // its first parameter is its cost
+    bool spins;  // its first parameter is its cost, and it is not interpreted
     unsigned char params[SIM_PTX_PARAM_BYTES_MAX];
 };
 
@@ -250,7 +251,7 @@ struct task *task_make(enum task_kind kind, struct context *context, size_t para
 
 // Appends an operation to a stream, with what the stream's kind implies, and takes the task over.
 // Waits while the queue is full (the lock is dropped meanwhile). `extra`: one more dependency, or
-// NULL. *seq is its number.
+// NULL. *seq is its number. Its data are done by op_run_here or, after worker_wake, by the worker.
 CUresult submit(struct stream *stream, enum sim_engine engine, uint64_t cost_ns, struct task *task,
                 const struct sim_dep *extra, uint64_t *seq);
 // Waits until an operation's time and data are done; the lock is dropped meanwhile.
@@ -260,16 +261,22 @@ CUresult op_query(struct context *context, uint64_t seq);
 // Runs the task of an operation on the calling thread if it is its turn.
 void op_run_here(struct context *context, uint64_t seq);
 CUresult context_wait(struct context *context);
+// Waits until the context's data of up to now are done, whatever their time: none may still move
+// when what they use is given away.
+void context_settle(struct context *context);
 void context_forget_ops(struct context *context);
 
 // ---- worker.c ----
 
 // Starts the thread that is this process's life in the machine and moves its data. 0 or an errno.
 int worker_start(void);
-void task_run(struct task *task);
+void worker_wake(void);
+// Does an operation's data on this thread, with the lock dropped meanwhile.
+void op_run(struct op *op);
 bool op_data_ready(const struct op *op);
-void op_data_done(struct op *op);
-void todo_remove(struct op *op);
+// Waits until some data are done, at most for a bounded time.
+void data_wait(void);
+void todo_append(struct op *op);
 
 // ---- memory.c ----
 

@@ -106,6 +106,8 @@ _Static_assert(sizeof(struct nvml_process) == 24, "nvml_process resized");
 _Static_assert(sizeof(struct nvml_event_v1) == 24, "nvml_event_v1 resized");
 _Static_assert(sizeof(struct nvml_event) == 32, "nvml_event resized");
 
+#pragma GCC visibility push(default)
+
 // init.c
 int nvmlInit(void);
 int nvmlInit_v2(void);
@@ -182,3 +184,5 @@ int nvmlEventSetCreate(struct nvml_event_set **set);
 int nvmlEventSetFree(struct nvml_event_set *set);
 int nvmlEventSetWait(struct nvml_event_set *set, struct nvml_event_v1 *event, unsigned timeout_ms);
 int nvmlEventSetWait_v2(struct nvml_event_set *set, struct nvml_event *event, unsigned timeout_ms);
+
+#pragma GCC visibility pop

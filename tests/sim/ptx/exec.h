@@ -1,8 +1,8 @@
 // The executor's side of a decoded module: threads, and the handlers that instructions name.
 //
-// The threads of a block are resumable states that one host thread runs in turn. A thread runs until
-// it waits (at a barrier or for its warp), ends, or has used its turn; so threads that spin for each
-// other make progress. The first error stops the whole launch.
+// The threads of a block are resumable states that one host thread runs in turn. A thread runs
+// until it waits (at a barrier or for its warp), ends, or has used its turn; so threads that spin
+// for each other make progress. The first error stops the whole launch.
 #ifndef WEIR_SIM_PTX_EXEC_H
 #define WEIR_SIM_PTX_EXEC_H
 
@@ -10,12 +10,13 @@
 
 #define SIM_PTX_WARP 32u
 #define SIM_PTX_BARRIERS 16u
-#define SIM_PTX_TURN_INSNS 4096u                // a thread's turn
+#define SIM_PTX_TURN_INSNS 4096u                 // a thread's turn
 #define SIM_PTX_LAUNCH_BYTES_MAX (512ull << 20)  // registers, local and shared memory of a launch
-#define SIM_PTX_RANGES 8u                       // answers of `resolve` that a launch keeps
+#define SIM_PTX_RANGES 8u                        // answers of `resolve` that a launch keeps
 
 enum sim_ptx_state {
     SIM_PTX_RUNNING,
+    SIM_PTX_YIELDED,     // may run again in its next turn
     SIM_PTX_AT_BARRIER,  // `barrier` says which
     SIM_PTX_AT_WARP,     // waits for the lanes of `mask` at a warp instruction
     SIM_PTX_AT_ACTIVE,   // activemask: waits until its warp can go no further
@@ -63,6 +64,7 @@ struct sim_ptx_block {
     const struct sim_ptx_module *module;
     const struct sim_ptx_function *kernel;
     const struct sim_ptx_launch *launch;
+    uint8_t *params;  // a copy of the launch's
     uint32_t id[3];
     uint64_t number;  // of the block in the grid
     uint32_t thread_count, live_count;
@@ -80,41 +82,43 @@ struct sim_ptx_block {
     uint32_t bad_thread, bad_line;
 };
 
-static inline uint64_t sim_ptx_get(const struct sim_ptx_thread *t, uint32_t operand)
-{
+static inline uint64_t sim_ptx_get(const struct sim_ptx_thread *t, uint32_t operand) {
     return t->bank[operand & 1][operand >> 1];
 }
 
-static inline void sim_ptx_set(struct sim_ptx_thread *t, uint32_t reg, uint64_t value)
-{
+static inline void sim_ptx_set(struct sim_ptx_thread *t, uint32_t reg, uint64_t value) {
     t->registers[reg >> 1] = value;
 }
 
 // Ends the launch with `code`. The first call counts.
 void sim_ptx_fault(struct sim_ptx_thread *, int code, uint64_t address);
 
-// Grows an array of a thread to hold `count` entries of `size`, within the launch's bytes. New bytes
-// are zero. Returns SIM_PTX_OK or a code.
-int sim_ptx_grow_thread(struct sim_ptx_block *, void **array, uint32_t *capacity, uint64_t count,
-                        size_t size);
+// Grows an array of a thread to hold `count` entries of `size`, within the launch's bytes. New
+// bytes are zero. Returns SIM_PTX_OK or a code.
+int sim_ptx_grow_thread(struct sim_ptx_block *, void *array_pointer, uint32_t *capacity,
+                        uint64_t count, size_t size);
 
-// Enters a function: makes its frame. The caller has saved its own.
-int sim_ptx_enter(struct sim_ptx_thread *, const struct sim_ptx_function *, uint32_t registers_at,
-                  uint32_t local_at);
-
-// The host address of `bytes` at an address of `space`, or NULL after a fault.
-void *sim_ptx_translate(struct sim_ptx_thread *, unsigned space, uint64_t address, uint32_t bytes);
+// Makes the frame of a function, with registers that are zero, at these places of the thread's
+// stacks. Returns SIM_PTX_OK or a code; the thread's frame is then as before.
+int sim_ptx_enter(struct sim_ptx_thread *, const struct sim_ptx_function *, uint64_t registers_at,
+                  uint64_t local_at);
+// Goes back to a frame that sim_ptx_enter made before.
+void sim_ptx_leave(struct sim_ptx_thread *, const struct sim_ptx_frame *);
 
 void sim_ptx_exit_thread(struct sim_ptx_thread *);
 // Lets barriers go that the exit of a thread has completed.
 void sim_ptx_check_barriers(struct sim_ptx_block *);
-// Completes warp instructions of one warp. `stuck`: no thread of it can run, so activemask may answer.
-// Returns whether a thread can go on.
-bool sim_ptx_resume_warp(struct sim_ptx_block *, uint32_t first_thread);
+// Completes warp instructions of one warp. `stuck`: no thread of it can run, so activemask may
+// answer. Returns whether a thread can go on.
+bool sim_ptx_resume_warp(struct sim_ptx_block *, uint32_t first_thread, bool stuck);
+
+// The operation of atom and red by name, such as "add.u32", and whether it compares, so that it has
+// one source more; NULL where there is none.
+sim_ptx_atomic *sim_ptx_atomic_named(const char *name, bool *compares);
 
 // Handlers. exec_memory.c
 sim_ptx_run sim_ptx_run_load, sim_ptx_run_store, sim_ptx_run_atomic, sim_ptx_run_fence,
-    sim_ptx_run_frame_address, sim_ptx_run_nothing;
+    sim_ptx_run_frame_address;
 // exec_control.c
 sim_ptx_run sim_ptx_run_branch, sim_ptx_run_branch_table, sim_ptx_run_call, sim_ptx_run_return,
     sim_ptx_run_exit, sim_ptx_run_trap, sim_ptx_run_assert, sim_ptx_run_yield, sim_ptx_run_special,

@@ -9,6 +9,9 @@
 
 #include "ptx.h"
 
+// The newest PTX accepted: that of CUDA 12.4, the driver that the simulated one stands for.
+#define SIM_PTX_VERSION_MAX 84u
+
 #define SIM_PTX_INSNS_MAX (1u << 21)
 #define SIM_PTX_FUNCTIONS_MAX 4096u
 #define SIM_PTX_VARIABLES_MAX (1u << 16)

@@ -35,8 +35,7 @@ static const struct {
     {"%total_smem_size", SIM_PTX_TOTAL_SMEM, 4, false},
 };
 
-static bool parse_special(struct sim_ptx_parser *p, struct sim_ptx_operand *o)
-{
+static bool parse_special(struct sim_ptx_parser *p, struct sim_ptx_operand *o) {
     for (size_t k = 0; k < sizeof(specials) / sizeof(specials[0]); k++) {
         if (!sim_ptx_text_is(o->text, specials[k].name))
             continue;
@@ -57,8 +56,7 @@ static bool parse_special(struct sim_ptx_parser *p, struct sim_ptx_operand *o)
 }
 
 // Where a name ends in digits, as in %r12: the number, and the length of what stands before.
-static bool split_number(struct sim_ptx_text name, uint32_t *prefix_bytes, uint32_t *number)
-{
+static bool split_number(struct sim_ptx_text name, uint32_t *prefix_bytes, uint32_t *number) {
     uint32_t first = name.bytes;
     while (first > 0 && name.at[first - 1] >= '0' && name.at[first - 1] <= '9')
         first--;
@@ -72,17 +70,19 @@ static bool split_number(struct sim_ptx_text name, uint32_t *prefix_bytes, uint3
     return true;
 }
 
-const struct sim_ptx_symbol *sim_ptx_find(struct sim_ptx_parser *p, struct sim_ptx_text name)
-{
+const struct sim_ptx_symbol *sim_ptx_find(struct sim_ptx_parser *p, struct sim_ptx_text name) {
     if (sim_ptx_failed(p))
         return NULL;
     const struct sim_ptx_symbol *exact = sim_ptx_symbol_find(&p->symbols, name);
+    const struct sim_ptx_symbol *range = NULL;
     uint32_t prefix_bytes, number;
-    if (exact || !split_number(name, &prefix_bytes, &number))
-        return exact && exact->kind != SIM_PTX_SYMBOL_RANGE ? exact : NULL;
-    const struct sim_ptx_symbol *range =
-        sim_ptx_symbol_find(&p->symbols, (struct sim_ptx_text){name.at, prefix_bytes});
-    if (!range || range->kind != SIM_PTX_SYMBOL_RANGE || number >= range->count)
+    if (split_number(name, &prefix_bytes, &number))
+        range = sim_ptx_symbol_find(&p->symbols, (struct sim_ptx_text){name.at, prefix_bytes});
+    if (range && (range->kind != SIM_PTX_SYMBOL_RANGE || number >= range->count))
+        range = NULL;
+    if (exact && !(range && range->scope > exact->scope))
+        return exact->kind != SIM_PTX_SYMBOL_RANGE ? exact : NULL;
+    if (!range)
         return NULL;
     uint8_t bytes = range->bytes;
     struct sim_ptx_symbol *made;
@@ -100,8 +100,7 @@ const struct sim_ptx_symbol *sim_ptx_find(struct sim_ptx_parser *p, struct sim_p
     return made;
 }
 
-static void parse_name(struct sim_ptx_parser *p, struct sim_ptx_operand *o)
-{
+static void parse_name(struct sim_ptx_parser *p, struct sim_ptx_operand *o) {
     o->text = sim_ptx_expect_name(p);
     if (parse_special(p, o))
         return;
@@ -131,8 +130,7 @@ static void parse_name(struct sim_ptx_parser *p, struct sim_ptx_operand *o)
     }
 }
 
-static void parse_literal(struct sim_ptx_parser *p, struct sim_ptx_operand *o, bool is_negative)
-{
+static void parse_literal(struct sim_ptx_parser *p, struct sim_ptx_operand *o, bool is_negative) {
     const struct sim_ptx_token *t = &p->token;
     o->text = t->text;
     o->integer = t->integer;
@@ -155,8 +153,7 @@ static void parse_literal(struct sim_ptx_parser *p, struct sim_ptx_operand *o, b
 }
 
 // What may follow a base: + number or - number, any times.
-static int64_t parse_offset(struct sim_ptx_parser *p)
-{
+static int64_t parse_offset(struct sim_ptx_parser *p) {
     uint64_t offset = 0;
     while (sim_ptx_at(p, '+') || sim_ptx_at(p, '-')) {
         bool is_negative = sim_ptx_accept(p, '-');
@@ -170,8 +167,7 @@ static int64_t parse_offset(struct sim_ptx_parser *p)
     return (int64_t)offset;
 }
 
-static void parse_address(struct sim_ptx_parser *p, struct sim_ptx_operand *o)
-{
+static void parse_address(struct sim_ptx_parser *p, struct sim_ptx_operand *o) {
     if (p->token.kind == SIM_PTX_NAME) {
         parse_name(p, o);
         if (o->kind != SIM_PTX_OPERAND_REGISTER && o->kind != SIM_PTX_OPERAND_SYMBOL)
@@ -188,8 +184,7 @@ static void parse_address(struct sim_ptx_parser *p, struct sim_ptx_operand *o)
     sim_ptx_expect(p, ']');
 }
 
-static void parse_vector(struct sim_ptx_parser *p, struct sim_ptx_operand *o)
-{
+static void parse_vector(struct sim_ptx_parser *p, struct sim_ptx_operand *o) {
     o->kind = SIM_PTX_OPERAND_VECTOR;
     o->elements = p->element_count;
     do {
@@ -205,8 +200,7 @@ static void parse_vector(struct sim_ptx_parser *p, struct sim_ptx_operand *o)
     sim_ptx_expect(p, '}');
 }
 
-struct sim_ptx_operand sim_ptx_parse_operand(struct sim_ptx_parser *p)
-{
+struct sim_ptx_operand sim_ptx_parse_operand(struct sim_ptx_parser *p) {
     struct sim_ptx_operand o = {0};
     if (sim_ptx_accept(p, '[')) {
         parse_address(p, &o);
@@ -240,8 +234,7 @@ struct sim_ptx_operand sim_ptx_parse_operand(struct sim_ptx_parser *p)
     return o;
 }
 
-void sim_ptx_parse_operands(struct sim_ptx_parser *p)
-{
+void sim_ptx_parse_operands(struct sim_ptx_parser *p) {
     p->operand_count = p->element_count = 0;
     if (sim_ptx_accept(p, ';'))
         return;
@@ -255,8 +248,7 @@ void sim_ptx_parse_operands(struct sim_ptx_parser *p)
     sim_ptx_expect(p, ';');
 }
 
-static uint32_t bytes_of_letter(char letter)
-{
+static uint32_t bytes_of_letter(char letter) {
     switch (letter) {
     case '1':
         return 1;
@@ -274,8 +266,7 @@ static uint32_t bytes_of_letter(char letter)
     }
 }
 
-char sim_ptx_letter(char kind, uint32_t bytes)
-{
+char sim_ptx_letter(char kind, uint32_t bytes) {
     if (kind == 'p')
         return 'p';
     if (kind == 'f')
@@ -283,8 +274,7 @@ char sim_ptx_letter(char kind, uint32_t bytes)
     return (char)('0' + bytes);
 }
 
-static uint32_t literal(struct sim_ptx_parser *p, const struct sim_ptx_operand *o, char letter)
-{
+static uint32_t literal(struct sim_ptx_parser *p, const struct sim_ptx_operand *o, char letter) {
     uint32_t bytes = bytes_of_letter(letter);
     bool is_float = letter == 'h' || letter == 'f' || letter == 'd';
     if (o->kind == SIM_PTX_OPERAND_INTEGER) {
@@ -304,8 +294,7 @@ static uint32_t literal(struct sim_ptx_parser *p, const struct sim_ptx_operand *
 }
 
 // The address of a variable or function, in its own space.
-static uint32_t address_of(struct sim_ptx_parser *p, const struct sim_ptx_operand *o)
-{
+static uint32_t address_of(struct sim_ptx_parser *p, const struct sim_ptx_operand *o) {
     const struct sim_ptx_symbol *s = &o->symbol;
     uint64_t offset = (uint64_t)o->offset;
     bool is_shared = s->kind == SIM_PTX_SYMBOL_SHARED;
@@ -328,8 +317,7 @@ static uint32_t address_of(struct sim_ptx_parser *p, const struct sim_ptx_operan
             i->offset |= SIM_PTX_PARAM_IN_FRAME;
         return d;
     }
-    // Known when everything is placed. Values 0 and 1 share their constants, so start from another.
-    uint32_t constant = sim_ptx_constant(p, offset + 2);
+    uint32_t constant = sim_ptx_own_constant(p, offset);  // to be added to when all is placed
     struct sim_ptx_constant_fixup *fixup =
         sim_ptx_append(p, &p->constant_fixups, &p->constant_fixup_count, sizeof(*fixup),
                        4 * SIM_PTX_INSNS_MAX, "addresses in this module");
@@ -347,8 +335,7 @@ static uint32_t address_of(struct sim_ptx_parser *p, const struct sim_ptx_operan
     return constant;
 }
 
-static uint32_t special_value(struct sim_ptx_parser *p, const struct sim_ptx_operand *o)
-{
+static uint32_t special_value(struct sim_ptx_parser *p, const struct sim_ptx_operand *o) {
     uint32_t d = sim_ptx_temporary(p);
     struct sim_ptx_insn *i = sim_ptx_emit(p);
     i->run = sim_ptx_run_special;
@@ -357,13 +344,11 @@ static uint32_t special_value(struct sim_ptx_parser *p, const struct sim_ptx_ope
     return d;
 }
 
-static void mismatch(struct sim_ptx_parser *p, const struct sim_ptx_operand *o)
-{
+static void mismatch(struct sim_ptx_parser *p, const struct sim_ptx_operand *o) {
     sim_ptx_fail(p, p->opcode.line, "operand does not fit the instruction's type:", o->text, "");
 }
 
-uint32_t sim_ptx_source(struct sim_ptx_parser *p, const struct sim_ptx_operand *o, char letter)
-{
+uint32_t sim_ptx_source(struct sim_ptx_parser *p, const struct sim_ptx_operand *o, char letter) {
     uint32_t bytes = bytes_of_letter(letter);
     uint32_t value = SIM_PTX_OPERAND_ZERO;
     switch (o->kind) {
@@ -404,8 +389,8 @@ uint32_t sim_ptx_source(struct sim_ptx_parser *p, const struct sim_ptx_operand *
     return value;
 }
 
-uint32_t sim_ptx_destination(struct sim_ptx_parser *p, const struct sim_ptx_operand *o, char letter)
-{
+uint32_t sim_ptx_destination(struct sim_ptx_parser *p, const struct sim_ptx_operand *o,
+                             char letter) {
     if (o->kind == SIM_PTX_OPERAND_SINK)
         return sim_ptx_temporary(p);
     if (o->kind == SIM_PTX_OPERAND_NAME)
@@ -418,8 +403,7 @@ uint32_t sim_ptx_destination(struct sim_ptx_parser *p, const struct sim_ptx_oper
 }
 
 uint32_t sim_ptx_address(struct sim_ptx_parser *p, const struct sim_ptx_operand *o, uint8_t *space,
-                         int64_t *offset)
-{
+                         int64_t *offset) {
     *offset = o->offset;
     if (o->kind != SIM_PTX_OPERAND_ADDRESS) {
         sim_ptx_fail(p, p->opcode.line, "an address in brackets is missing:", p->opcode.whole, "");
@@ -434,9 +418,12 @@ uint32_t sim_ptx_address(struct sim_ptx_parser *p, const struct sim_ptx_operand 
         return sim_ptx_constant(p, o->integer);
 
     static const uint8_t space_of[] = {
-        [SIM_PTX_SYMBOL_VARIABLE] = SIM_PTX_AT_GLOBAL, [SIM_PTX_SYMBOL_SHARED] = SIM_PTX_AT_SHARED,
-        [SIM_PTX_SYMBOL_FUNCTION] = 0xff,              [SIM_PTX_SYMBOL_PARAM] = SIM_PTX_AT_PARAM,
-        [SIM_PTX_SYMBOL_FRAME] = SIM_PTX_AT_LOCAL,     [SIM_PTX_SYMBOL_FRAME_PARAM] = SIM_PTX_AT_PARAM,
+        [SIM_PTX_SYMBOL_VARIABLE] = SIM_PTX_AT_GLOBAL,
+        [SIM_PTX_SYMBOL_SHARED] = SIM_PTX_AT_SHARED,
+        [SIM_PTX_SYMBOL_FUNCTION] = 0xff,
+        [SIM_PTX_SYMBOL_PARAM] = SIM_PTX_AT_PARAM,
+        [SIM_PTX_SYMBOL_FRAME] = SIM_PTX_AT_LOCAL,
+        [SIM_PTX_SYMBOL_FRAME_PARAM] = SIM_PTX_AT_PARAM,
     };
     uint8_t lies_in = o->base == SIM_PTX_OPERAND_SYMBOL ? space_of[o->symbol.kind] : 0xff;
     bool is_generic_global = *space == SIM_PTX_AT_GENERIC && lies_in == SIM_PTX_AT_GLOBAL;

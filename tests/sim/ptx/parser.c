@@ -7,18 +7,17 @@
 #define QUOTE_BYTES_MAX 80  // of the text, in the log
 
 // Appends to the log as far as it has room.
-static void log_add(char *log, const char *text, size_t bytes)
-{
+static void log_add(char *log, const char *text, size_t bytes) {
     size_t have = strlen(log);
     size_t room = SIM_PTX_LOG_BYTES - 1 - have;
     if (bytes > room)
         bytes = room;
-    memcpy(log + have, text, bytes);
+    for (size_t k = 0; k < bytes; k++)
+        log[have + k] = text[k] >= ' ' && text[k] <= '~' ? text[k] : '?';
     log[have + bytes] = '\0';
 }
 
-static void log_add_number(char *log, uint32_t number)
-{
+static void log_add_number(char *log, uint32_t number) {
     char digits[10];
     size_t at = sizeof(digits);
     do {
@@ -28,13 +27,11 @@ static void log_add_number(char *log, uint32_t number)
     log_add(log, digits + at, sizeof(digits) - at);
 }
 
-struct sim_ptx_text sim_ptx_text_of(const char *word)
-{
+struct sim_ptx_text sim_ptx_text_of(const char *word) {
     return (struct sim_ptx_text){word, (uint32_t)strlen(word)};
 }
 
-static void stop(struct sim_ptx_parser *p, int code)
-{
+static void stop(struct sim_ptx_parser *p, int code) {
     p->code = code;
     p->token = (struct sim_ptx_token){.kind = SIM_PTX_END, .line = p->token.line};
     p->token.text = (struct sim_ptx_text){p->lexer.end, 0};
@@ -42,8 +39,7 @@ static void stop(struct sim_ptx_parser *p, int code)
 }
 
 void sim_ptx_fail(struct sim_ptx_parser *p, uint32_t line, const char *what,
-                  struct sim_ptx_text quote, const char *more)
-{
+                  struct sim_ptx_text quote, const char *more) {
     if (sim_ptx_failed(p))
         return;
     if (p->log) {
@@ -53,7 +49,8 @@ void sim_ptx_fail(struct sim_ptx_parser *p, uint32_t line, const char *what,
         log_add(p->log, what, strlen(what));
         if (quote.bytes > 0) {
             log_add(p->log, " '", 2);
-            log_add(p->log, quote.at, quote.bytes < QUOTE_BYTES_MAX ? quote.bytes : QUOTE_BYTES_MAX);
+            log_add(p->log, quote.at,
+                    quote.bytes < QUOTE_BYTES_MAX ? quote.bytes : QUOTE_BYTES_MAX);
             log_add(p->log, "'", 1);
         }
         log_add(p->log, more, strlen(more));
@@ -61,8 +58,7 @@ void sim_ptx_fail(struct sim_ptx_parser *p, uint32_t line, const char *what,
     stop(p, SIM_PTX_INVALID_PTX);
 }
 
-void sim_ptx_fail_memory(struct sim_ptx_parser *p)
-{
+void sim_ptx_fail_memory(struct sim_ptx_parser *p) {
     if (sim_ptx_failed(p))
         return;
     if (p->log)
@@ -70,8 +66,7 @@ void sim_ptx_fail_memory(struct sim_ptx_parser *p)
     stop(p, SIM_PTX_OUT_OF_MEMORY);
 }
 
-void sim_ptx_unexpected(struct sim_ptx_parser *p, const char *wanted)
-{
+void sim_ptx_unexpected(struct sim_ptx_parser *p, const char *wanted) {
     if (p->token.kind == SIM_PTX_END)
         sim_ptx_fail(p, 0, "the text ends where there should be ", (struct sim_ptx_text){0},
                      wanted);
@@ -81,47 +76,40 @@ void sim_ptx_unexpected(struct sim_ptx_parser *p, const char *wanted)
         log_add(p->log, wanted, strlen(wanted));
 }
 
-void sim_ptx_advance(struct sim_ptx_parser *p)
-{
+void sim_ptx_advance(struct sim_ptx_parser *p) {
     if (!sim_ptx_failed(p))
         sim_ptx_lex(&p->lexer, &p->token);
 }
 
-bool sim_ptx_at(const struct sim_ptx_parser *p, char punctuation)
-{
+bool sim_ptx_at(const struct sim_ptx_parser *p, char punctuation) {
     return p->token.kind == SIM_PTX_PUNCTUATION && p->token.punctuation == punctuation;
 }
 
-bool sim_ptx_at_dot(const struct sim_ptx_parser *p, const char *word)
-{
+bool sim_ptx_at_dot(const struct sim_ptx_parser *p, const char *word) {
     return p->token.kind == SIM_PTX_DOT && sim_ptx_text_is(p->token.text, word);
 }
 
-bool sim_ptx_accept(struct sim_ptx_parser *p, char punctuation)
-{
+bool sim_ptx_accept(struct sim_ptx_parser *p, char punctuation) {
     bool is_there = sim_ptx_at(p, punctuation);
     if (is_there)
         sim_ptx_advance(p);
     return is_there;
 }
 
-bool sim_ptx_accept_dot(struct sim_ptx_parser *p, const char *word)
-{
+bool sim_ptx_accept_dot(struct sim_ptx_parser *p, const char *word) {
     bool is_there = sim_ptx_at_dot(p, word);
     if (is_there)
         sim_ptx_advance(p);
     return is_there;
 }
 
-void sim_ptx_expect(struct sim_ptx_parser *p, char punctuation)
-{
+void sim_ptx_expect(struct sim_ptx_parser *p, char punctuation) {
     char wanted[4] = {'\'', punctuation, '\'', '\0'};
     if (!sim_ptx_accept(p, punctuation))
         sim_ptx_unexpected(p, wanted);
 }
 
-struct sim_ptx_text sim_ptx_expect_name(struct sim_ptx_parser *p)
-{
+struct sim_ptx_text sim_ptx_expect_name(struct sim_ptx_parser *p) {
     struct sim_ptx_text name = p->token.text;
     if (p->token.kind != SIM_PTX_NAME)
         sim_ptx_unexpected(p, "a name");
@@ -129,8 +117,7 @@ struct sim_ptx_text sim_ptx_expect_name(struct sim_ptx_parser *p)
     return name;
 }
 
-uint64_t sim_ptx_expect_integer(struct sim_ptx_parser *p, uint64_t max)
-{
+uint64_t sim_ptx_expect_integer(struct sim_ptx_parser *p, uint64_t max) {
     uint64_t value = p->token.integer;
     if (p->token.kind != SIM_PTX_INTEGER)
         sim_ptx_unexpected(p, "a number");
@@ -140,16 +127,14 @@ uint64_t sim_ptx_expect_integer(struct sim_ptx_parser *p, uint64_t max)
     return sim_ptx_failed(p) ? 0 : value;
 }
 
-void sim_ptx_skip_line(struct sim_ptx_parser *p)
-{
+void sim_ptx_skip_line(struct sim_ptx_parser *p) {
     uint32_t line = p->token.line;
     while (p->token.kind != SIM_PTX_END && p->token.line == line)
         sim_ptx_advance(p);
 }
 
 void *sim_ptx_append(struct sim_ptx_parser *p, void *array_pointer, uint32_t *count, size_t size,
-                     uint32_t max, const char *what)
-{
+                     uint32_t max, const char *what) {
     char *array;
     memcpy(&array, array_pointer, sizeof(array));
     if (sim_ptx_failed(p))
@@ -170,8 +155,7 @@ void *sim_ptx_append(struct sim_ptx_parser *p, void *array_pointer, uint32_t *co
 }
 
 struct sim_ptx_symbol *sim_ptx_declare(struct sim_ptx_parser *p, bool in_module,
-                                       struct sim_ptx_text name, enum sim_ptx_symbol_kind kind)
-{
+                                       struct sim_ptx_text name, enum sim_ptx_symbol_kind kind) {
     if (sim_ptx_failed(p))
         return NULL;
     struct sim_ptx_symbol *symbol;
@@ -192,14 +176,13 @@ struct sim_ptx_symbol *sim_ptx_declare(struct sim_ptx_parser *p, bool in_module,
     }
 }
 
-bool sim_ptx_type_of(struct sim_ptx_text text, char *kind, uint32_t *bytes)
-{
+bool sim_ptx_type_of(struct sim_ptx_text text, char *kind, uint32_t *bytes) {
     static const struct {
         const char *name;
         uint8_t bytes;
     } types[] = {
-        {"b32", 4}, {"b64", 8}, {"u32", 4}, {"u64", 8}, {"s32", 4},  {"s64", 8},
-        {"f32", 4}, {"f64", 8}, {"b8", 1},  {"b16", 2}, {"u8", 1},   {"u16", 2},
+        {"b32", 4}, {"b64", 8}, {"u32", 4}, {"u64", 8},  {"s32", 4}, {"s64", 8},
+        {"f32", 4}, {"f64", 8}, {"b8", 1},  {"b16", 2},  {"u8", 1},  {"u16", 2},
         {"s8", 1},  {"s16", 2}, {"f16", 2}, {"pred", 0},
     };
     for (size_t k = 0; k < sizeof(types) / sizeof(types[0]); k++) {
@@ -212,8 +195,7 @@ bool sim_ptx_type_of(struct sim_ptx_text text, char *kind, uint32_t *bytes)
     return false;
 }
 
-struct sim_ptx_insn *sim_ptx_emit(struct sim_ptx_parser *p)
-{
+struct sim_ptx_insn *sim_ptx_emit(struct sim_ptx_parser *p) {
     struct sim_ptx_module *m = p->module;
     struct sim_ptx_insn *i = sim_ptx_append(p, &m->code, &m->code_count, sizeof(*i),
                                             SIM_PTX_INSNS_MAX, "instructions in this module");
@@ -226,8 +208,7 @@ struct sim_ptx_insn *sim_ptx_emit(struct sim_ptx_parser *p)
 }
 
 void sim_ptx_emit_value(struct sim_ptx_parser *p, sim_ptx_value *value, uint32_t d, uint32_t a,
-                        uint32_t b, uint32_t c, uint32_t e)
-{
+                        uint32_t b, uint32_t c, uint32_t e) {
     struct sim_ptx_insn *i = sim_ptx_emit(p);
     i->value = value;
     i->d = d;
@@ -237,11 +218,14 @@ void sim_ptx_emit_value(struct sim_ptx_parser *p, sim_ptx_value *value, uint32_t
     i->src[3] = e;
 }
 
-uint32_t sim_ptx_constant(struct sim_ptx_parser *p, uint64_t value)
-{
-    struct sim_ptx_module *m = p->module;
-    if (value < 2 && m->constant_count >= 2)
+uint32_t sim_ptx_constant(struct sim_ptx_parser *p, uint64_t value) {
+    if (value < 2)
         return value ? SIM_PTX_OPERAND_ONE : SIM_PTX_OPERAND_ZERO;
+    return sim_ptx_own_constant(p, value);
+}
+
+uint32_t sim_ptx_own_constant(struct sim_ptx_parser *p, uint64_t value) {
+    struct sim_ptx_module *m = p->module;
     uint64_t *constant = sim_ptx_append(p, &m->constants, &m->constant_count, sizeof(*constant),
                                         4 * SIM_PTX_INSNS_MAX, "constants in this module");
     if (!constant)
@@ -250,8 +234,7 @@ uint32_t sim_ptx_constant(struct sim_ptx_parser *p, uint64_t value)
     return (m->constant_count - 1) << 1 | 1;
 }
 
-uint32_t sim_ptx_new_register(struct sim_ptx_parser *p)
-{
+uint32_t sim_ptx_new_register(struct sim_ptx_parser *p) {
     if (sim_ptx_failed(p))
         return 0;
     struct sim_ptx_function *f = &p->module->functions[p->function];
@@ -262,8 +245,7 @@ uint32_t sim_ptx_new_register(struct sim_ptx_parser *p)
     return f->registers++ << 1;
 }
 
-uint32_t sim_ptx_temporary(struct sim_ptx_parser *p)
-{
+uint32_t sim_ptx_temporary(struct sim_ptx_parser *p) {
     if (p->temporaries_used == SIM_PTX_TEMPORARIES_MAX) {
         sim_ptx_fail(p, p->opcode.line, "too many operands:", p->opcode.whole, "");
         return 0;
@@ -273,13 +255,11 @@ uint32_t sim_ptx_temporary(struct sim_ptx_parser *p)
     return p->temporaries[p->temporaries_used++];
 }
 
-static int compare_pure(const void *name, const void *entry)
-{
+static int compare_pure(const void *name, const void *entry) {
     return strcmp(name, (*(const struct sim_ptx_pure *const *)entry)->name);
 }
 
-const struct sim_ptx_pure *sim_ptx_pure_named(const struct sim_ptx_parser *p, const char *name)
-{
+const struct sim_ptx_pure *sim_ptx_pure_named(const struct sim_ptx_parser *p, const char *name) {
     const struct sim_ptx_pure **found =
         bsearch(name, p->pure, p->pure_count, sizeof(*p->pure), compare_pure);
     return found ? *found : NULL;

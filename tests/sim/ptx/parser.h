@@ -1,6 +1,6 @@
 // What the parts of the parser share. An error is sticky: it is logged once, and from then on the
-// parser sees the end of the text, so that no caller need check after each step. Builders may always
-// write to the instruction that sim_ptx_emit returns.
+// parser sees the end of the text, so that no caller need check after each step. Builders may
+// always write to the instruction that sim_ptx_emit returns.
 #ifndef WEIR_SIM_PTX_PARSER_H
 #define WEIR_SIM_PTX_PARSER_H
 
@@ -64,11 +64,11 @@ struct sim_ptx_operand {
     enum sim_ptx_operand_kind base;  // of an address: a register, an integer or a symbol
     struct sim_ptx_text text;
     struct sim_ptx_symbol symbol;
-    uint8_t bytes;           // of the register; 0 for a predicate
-    bool is_negated;         // !p
-    bool has_second;         // p|q
-    uint32_t reg, second;    // register operands
-    uint64_t integer;        // or the bits of a 0f literal
+    uint8_t bytes;         // of the register; 0 for a predicate
+    bool is_negated;       // !p
+    bool has_second;       // p|q
+    uint32_t reg, second;  // register operands
+    uint64_t integer;      // or the bits of a 0f literal
     double real;
     bool is_single;
     int64_t offset;
@@ -105,9 +105,13 @@ struct sim_ptx_parser {
     // The function that is being read.
     uint32_t function;
     uint32_t temporaries[SIM_PTX_TEMPORARIES_MAX], temporary_count, temporaries_used;
-    uint32_t carry;  // the register of the carry flag, or UINT32_MAX
-    struct sim_ptx_label_use *label_uses;
+    uint32_t carry;                        // the register of the carry flag, or UINT32_MAX
+    struct sim_ptx_label_use *label_uses;  // not yet resolved
     uint32_t label_use_count;
+    uint32_t frame_used;
+    struct {
+        uint32_t frame_used, label_use_count;  // when it was opened
+    } scopes[SIM_PTX_SCOPES_MAX];
     struct sim_ptx_opcode opcode;
     struct sim_ptx_operand operands[SIM_PTX_OPERANDS_MAX];
     struct sim_ptx_operand elements[SIM_PTX_OPERANDS_MAX * SIM_PTX_VECTOR_MAX];
@@ -115,13 +119,13 @@ struct sim_ptx_parser {
     struct sim_ptx_insn nowhere;  // where emission goes after an error
 };
 
-// parser.c. Fails the load at the current token (or `line`): what, then the text in quotes, then more.
+// parser.c. Fails the load at the current token (or `line`): what, then the text in quotes, then
+// more.
 void sim_ptx_fail(struct sim_ptx_parser *, uint32_t line, const char *what, struct sim_ptx_text,
                   const char *more);
 void sim_ptx_fail_memory(struct sim_ptx_parser *);
 void sim_ptx_unexpected(struct sim_ptx_parser *, const char *wanted);
-static inline bool sim_ptx_failed(const struct sim_ptx_parser *p)
-{
+static inline bool sim_ptx_failed(const struct sim_ptx_parser *p) {
     return p->code != SIM_PTX_OK;
 }
 struct sim_ptx_text sim_ptx_text_of(const char *);
@@ -150,9 +154,10 @@ bool sim_ptx_type_of(struct sim_ptx_text, char *kind, uint32_t *bytes);
 
 // parser.c: code. Registers and constants come as operands.
 struct sim_ptx_insn *sim_ptx_emit(struct sim_ptx_parser *);
-void sim_ptx_emit_value(struct sim_ptx_parser *, sim_ptx_value *, uint32_t d, uint32_t a, uint32_t b,
-                        uint32_t c, uint32_t e);
+void sim_ptx_emit_value(struct sim_ptx_parser *, sim_ptx_value *, uint32_t d, uint32_t a,
+                        uint32_t b, uint32_t c, uint32_t e);
 uint32_t sim_ptx_constant(struct sim_ptx_parser *, uint64_t value);
+uint32_t sim_ptx_own_constant(struct sim_ptx_parser *, uint64_t value);  // shared with no other use
 uint32_t sim_ptx_new_register(struct sim_ptx_parser *);
 uint32_t sim_ptx_temporary(struct sim_ptx_parser *);
 const struct sim_ptx_pure *sim_ptx_pure_named(const struct sim_ptx_parser *, const char *name);
@@ -193,9 +198,11 @@ struct sim_ptx_declarator {
 };
 void sim_ptx_parse_declarator(struct sim_ptx_parser *, struct sim_ptx_declarator *);
 uint32_t sim_ptx_frame_place(struct sim_ptx_parser *, uint64_t bytes, uint32_t align);
+void sim_ptx_open_scope(struct sim_ptx_parser *);
+void sim_ptx_close_scope(struct sim_ptx_parser *);
 void sim_ptx_parse_body(struct sim_ptx_parser *);
-void sim_ptx_parse_instruction(struct sim_ptx_parser *);
-void sim_ptx_use_label(struct sim_ptx_parser *, struct sim_ptx_text name, uint32_t at, bool in_list);
+void sim_ptx_use_label(struct sim_ptx_parser *, struct sim_ptx_text name, uint32_t at,
+                       bool in_list);
 
 // build_*.c: true where the opcode is one of theirs.
 bool sim_ptx_build_value(struct sim_ptx_parser *);

@@ -1,0 +1,154 @@
+// `weir agent`: the daemon. Settings come from flags, environment and file in this order; the node and
+// its control socket live and end together.
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/urfave/cli/v2"
+
+	"weir/agent/config"
+	"weir/agent/control"
+)
+
+func agentCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "agent",
+		Usage: "serve this node: keep caps, account for memory, answer the other commands",
+		Description: `Runs in the foreground until SIGTERM or SIGINT. When it serves, it prints one line that begins
+with "weir agent ready:" and tells systemd. Containers and caps survive a restart of the agent.
+Each flag has a key of the configuration file (with _ for -) and an environment variable; the
+flag wins over the environment, and that over the file.
+
+Examples:
+  weir agent
+  weir agent --run-dir /tmp/w/run --state-dir /tmp/w/state
+  weir agent --config /etc/weir/weir.toml --log-level debug`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "config", Usage: "read `FILE`; else " + "/etc/weir/weir.toml, or " +
+				"~/.config/weir/weir.toml for an ordinary user, if it is there"},
+			&cli.StringFlag{Name: "run-dir", Usage: "keep sockets and credit records in `DIR`, best on a " +
+				"tmpfs; else /run/weir, or $XDG_RUNTIME_DIR/weir for an ordinary user"},
+			&cli.StringFlag{Name: "state-dir", Usage: "keep containers and caps in `DIR`; else " +
+				"/var/lib/weir, or ~/.local/state/weir for an ordinary user"},
+			&cli.StringFlag{Name: "nvml", Usage: "load NVML from `FILE`; else the system's " +
+				"libnvidia-ml.so.1"},
+			&cli.StringFlag{Name: "agent-wait", Usage: "let an allocation wait for an absent agent for at " +
+				"most `DURATION`; else 5s"},
+			&cli.StringFlag{Name: "log-level", Usage: "log to stderr from `LEVEL` on: debug, info, warn or " +
+				"error; else info"},
+		},
+		Action: func(c *cli.Context) error {
+			if err := noPositionals(c); err != nil {
+				return err
+			}
+			settings, err := agentConfig(c, config.CurrentUser())
+			if err != nil {
+				return err
+			}
+			level := &slog.HandlerOptions{Level: settings.LogLevel}
+			log := slog.New(slog.NewTextHandler(c.App.ErrWriter, level))
+			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends it at once
+			return serveAgent(ctx, settings, log, c.App.Writer)
+		},
+	}
+}
+
+// agentConfig puts together defaults, file, environment and flags, each over the one before.
+func agentConfig(c *cli.Context, user config.User) (config.Config, error) {
+	settings := config.Default(user)
+	file, named := c.String("config"), c.IsSet("config")
+	if !named {
+		file = user.File()
+	}
+	err := settings.ReadFile(file)
+	if err != nil && (named || !errors.Is(err, os.ErrNotExist)) {
+		return settings, usageError("%v", err)
+	}
+	for _, key := range config.Keys {
+		value, from := user.Getenv(key.Env), "$"+key.Env
+		if c.IsSet(key.Flag) {
+			value, from = c.String(key.Flag), "--"+key.Flag
+		} else if value == "" {
+			continue
+		}
+		if strings.HasSuffix(key.Name, "_dir") && value != "" {
+			if value, err = filepath.Abs(value); err != nil {
+				return settings, fmt.Errorf("finding the directory of %s: %w", from, err)
+			}
+		}
+		if err := settings.Set(key.Name, value); err != nil {
+			return settings, usageError("%s: %v", from, err)
+		}
+	}
+	return settings, nil
+}
+
+// servedNode is a Node with a life: Serve returns when ctx has ended and all is put away.
+type servedNode interface {
+	control.Node
+	Serve(ctx context.Context) error
+}
+
+// serveAgent opens the node and serves it and its control socket until ctx ends.
+func serveAgent(ctx context.Context, settings config.Config, log *slog.Logger, out io.Writer) error {
+	node, err := openNode(settings, log)
+	if err != nil {
+		return err
+	}
+	defer node.close()
+	socket := filepath.Join(settings.RunDir, config.SocketName)
+	listener, err := control.Listen(socket)
+	if err != nil {
+		return errors.Join(err, stopAtOnce(node))
+	}
+	ready := fmt.Sprintf("weir agent ready: %s, %s", socket, node.summary)
+	return serveBoth(ctx, node, listener, log, func() {
+		fmt.Fprintln(out, ready)
+		notify(log, daemon.SdNotifyReady)
+	})
+}
+
+// stopAtOnce puts a node away that was opened and never served.
+func stopAtOnce(node servedNode) error {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	return node.Serve(ended)
+}
+
+// serveBoth serves tenants and operators; if one fails, the other ends too.
+func serveBoth(
+	ctx context.Context, node servedNode, listener net.Listener, log *slog.Logger, ready func(),
+) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ends := make(chan error, 2)
+	go func() { ends <- node.Serve(ctx) }()
+	go func() { ends <- control.NewServer(node, log).Serve(ctx, listener) }()
+	ready()
+	first := <-ends
+	notify(log, daemon.SdNotifyStopping)
+	cancel()
+	return errors.Join(first, <-ends)
+}
+
+// notify tells systemd; where nobody listens, that is no matter.
+func notify(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("systemd could not be told", "state", state, "err", err)
+	}
+}

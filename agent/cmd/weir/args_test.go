@@ -1,0 +1,105 @@
+// Tests of the command line: what arrange makes of it, and that cli v2 understands that.
+
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/urfave/cli/v2"
+)
+
+func TestArrange(t *testing.T) {
+	for line, want := range map[string]string{
+		"weir":                                  "weir",
+		"weir --help":                           "weir --help",
+		"weir help":                             "weir --help",
+		"weir help ps":                          "weir ps --help",
+		"weir help caps set":                    "weir caps set --help",
+		"weir caps -h":                          "weir caps --help",
+		"weir --version":                        "weir version --",
+		"weir --version -o json":                "weir version --output=json --",
+		"weir ps":                               "weir ps --",
+		"weir ps a -o json b":                   "weir ps --output=json -- a b",
+		"weir ps a -q --no-trunc=false":         "weir ps --quiet=true --no-trunc=false -- a",
+		"weir ps a --help":                      "weir ps --help --",
+		"weir ps -- -o json":                    "weir ps -- -o json",
+		"weir ps -":                             "weir ps -- -",
+		"weir ps help":                          "weir ps -- help",
+		"weir caps set a --memory 8G":           "weir caps set --memory=8G -- a",
+		"weir caps set --memory=8G a":           "weir caps set --memory=8G -- a",
+		"weir caps set --memory=a=b a":          "weir caps set --memory=a=b -- a",
+		"weir caps set --weight -1 a":           "weir caps set --weight=-1 -- a",
+		"weir run prog --memory 8G":             "weir run -- prog --memory 8G",
+		"weir run --memory 8G prog -h":          "weir run --memory=8G -- prog -h",
+		"weir run --memory 8G -- prog -- x":     "weir run --memory=8G -- prog -- x",
+		"weir run --allow-unenforced prog --":   "weir run --allow-unenforced=true -- prog --",
+		"weir events --type a x --type b":       "weir events --type=a --type=b -- x",
+		"weir ps =":                             "weir ps -- =",
+		"weir ps -o= a":                         "weir ps --output= -- a",
+		"weir run --name -- prog":               "!--name needs a value: call the container NAME",
+		"weir caps set a --memory --weight 2":   "!--memory needs a value",
+		"weir caps set a --memory --wieght 2":   "!--memory needs a value",
+		"weir ps -o":                            "!-o needs a value: print as FORM: table, wide, json, yaml",
+		"weir ps -oq":                           `!unknown flag "-oq"`,
+		"weir ps --":                            "weir ps --",
+		"weir ps ---":                           `!unknown flag "---"`,
+		"weir ps -=x":                           `!unknown flag "-"`,
+		"weir caps --memory 8G set a":           `!unknown flag "--memory" before the command: name the command first, one of get, set, unset`,
+		"weir cops get":                         `!unknown command "cops" (did you mean caps?); accepted: `,
+		"weir zzzzzz":                           `!unknown command "zzzzzz"; accepted: `,
+		"weir help cops":                        `!unknown command "cops"`,
+		"weir run --allow-unenforced=yes prog":  `!--allow-unenforced takes no value but true or false, not "yes"`,
+		"weir version --ouput json":             "!unknown flag \"--ouput\" (did you mean --output?); accepted: --output, --run-dir, -o",
+		"weir caps get --weight 2":              "!unknown flag \"--weight\"; accepted: --output, --run-dir, -o",
+		"weir caps set a b c --dry-run -o yaml": "weir caps set --dry-run=true --output=yaml -- a b c",
+	} {
+		app := newApp(io.Discard, io.Discard)
+		_, got, err := arrange(app, strings.Split(line, " "))
+		if message, fails := strings.CutPrefix(want, "!"); fails {
+			if err == nil || !strings.HasPrefix(err.Error(), message) || exitCode(err) != exitUsage {
+				t.Errorf("%q: %q, %v; want the error %q", line, got, err, message)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" || err != nil {
+			t.Errorf("%q: %v %s", line, err, diff)
+		}
+	}
+}
+
+// What arrange makes of a command line must mean to cli v2 what the user wrote.
+func TestArrangedFlagsReachTheCommand(t *testing.T) {
+	app := newApp(io.Discard, io.Discard)
+	var memory string
+	var args []string
+	for _, command := range app.Commands {
+		for _, sub := range command.Subcommands {
+			if command.Name == "caps" && sub.Name == "set" {
+				sub.Action = func(c *cli.Context) error {
+					memory, args = c.String("memory"), c.Args().Slice()
+					return nil
+				}
+			}
+		}
+	}
+	_, arranged, err := arrange(app, []string{"weir", "caps", "set", "a", "--memory", "8G", "--", "-b"})
+	if err == nil {
+		err = app.Run(arranged)
+	}
+	if err != nil || memory != "8G" || !cmp.Equal(args, []string{"a", "-b"}) {
+		t.Errorf("memory %q, arguments %q, %v", memory, args, err)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for pair, want := range map[[2]string]int{
+		{"", ""}: 0, {"a", ""}: 1, {"", "ab"}: 2, {"kitten", "sitting"}: 3, {"--memry", "--memory"}: 1,
+	} {
+		if got := distance(pair[0], pair[1]); got != want {
+			t.Errorf("distance(%q, %q) = %d, want %d", pair[0], pair[1], got, want)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/docker/go-units"
+
+	"weir/agent/control"
+	"weir/agent/ledger"
+	"weir/agent/session/page"
+	"weir/agent/session/proc"
+	"weir/agent/session/wire"
+	"weir/cgo/abi"
+)
+
+// waiter is a request that does not fit now, but will once the memory of processes that have died
+// is free again. It is answered when that has happened, or refused after exitHold at the latest.
+type waiter struct {
+	s       *session
+	out     outlet
+	request abi.Request
+	until   time.Time
+}
+
+// request decides on a REQUEST. The answer is nil if it is given later.
+func (c *container) request(s *session, out outlet, m *abi.Request) *abi.Verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.connected(s) {
+		return nil // replaced or ended while the request lay in the socket: nobody waits for it
+	}
+	if int(m.Gpu) >= len(c.ledgers) {
+		return &abi.Verdict{Header: abi.Header{Seq: m.Header.Seq}, Verdict: abi.NoSuchGPU, Gpu: m.Gpu}
+	}
+	w := &waiter{s: s, out: out, request: *m, until: time.Now().Add(exitHold + exitPoll)}
+	verdict := c.decide(w)
+	if verdict == nil {
+		c.waiting = append(c.waiting, w)
+	}
+	return verdict
+}
+
+// decide grants or refuses a request, or returns nil where it is to wait. Called under mu.
+func (c *container) decide(w *waiter) *abi.Verdict {
+	gpu := int(w.request.Gpu)
+	l := c.ledgers[gpu]
+	verdict := &abi.Verdict{
+		Header:  abi.Header{Seq: w.request.Header.Seq},
+		Verdict: abi.OverCap,
+		Gpu:     w.request.Gpu,
+	}
+	outcome := l.Request(w.s.holder(), w.request.Bytes, c.recaller(gpu))
+	switch {
+	case outcome.Granted:
+		if err := c.handOver(w.s, gpu, w.request.Bytes, outcome.Spare); err != nil {
+			c.node.log.Error("a grant could not be recorded", "container", c.spec.Name, "error", err)
+			c.refuse(w, err.Error())
+			break
+		}
+		verdict.Verdict, verdict.Granted_bytes = abi.Granted, w.request.Bytes
+	case c.dying(gpu, outcome.Missing) && w.until.After(time.Now()) && len(c.waiting) <= waitersMax:
+		return nil
+	default:
+		c.refuse(w, "")
+	}
+	c.show(gpu)
+	verdict.Charged_bytes, verdict.Cap_bytes = l.Charged(), wireCap(l)
+	return verdict
+}
+
+// handOver records a grant and then gives its spare part to the session. On an error nothing has
+// been granted. Called under mu.
+func (c *container) handOver(s *session, gpu int, bytes, spare uint64) error {
+	l := c.ledgers[gpu]
+	granted := l.Granted(s.holder())
+	if err := s.record.Set(gpu, granted); err != nil {
+		l.Lower(s.holder(), bytes+spare)
+		return err
+	}
+	c.node.opts.step("granted")
+	if spare == 0 {
+		return nil
+	}
+	given := false
+	if s.usage != nil {
+		// The bytes asked for are outside the credit word from the start.
+		ok, err := s.usage.Give(gpu, granted-bytes, spare)
+		if err != nil {
+			c.forged(s, gpu)
+		}
+		given = ok
+	}
+	if !given {
+		l.Lower(s.holder(), spare)
+		c.record(s, gpu, granted-spare)
+	}
+	c.node.opts.step("spare given")
+	return nil
+}
+
+// record writes down that a session's grant has become lower. Where that fails the record is too
+// high, which after a restart costs credit and nothing else. Called under mu.
+func (c *container) record(s *session, gpu int, granted uint64) {
+	if err := s.record.Set(gpu, granted); err != nil {
+		c.node.log.Warn("a lower grant could not be recorded", "container", c.spec.Name, "error", err)
+	}
+}
+
+// recaller takes unused credit away from sessions of the container, for its ledger of a GPU.
+func (c *container) recaller(gpu int) ledger.Recall {
+	byHolder := make(map[ledger.Holder]*session, len(c.sessions))
+	for _, s := range c.sessions {
+		byHolder[s.holder()] = s
+	}
+	return func(h ledger.Holder, limit uint64) uint64 {
+		s := byHolder[h]
+		if s == nil {
+			return 0
+		}
+		return c.recall(s, gpu, limit)
+	}
+}
+
+// recall takes at most limit bytes of a session's unused credit. Called under mu.
+func (c *container) recall(s *session, gpu int, limit uint64) uint64 {
+	if s.state == recovered && s.usage == nil && !s.forged {
+		c.findPage(s)
+	}
+	if s.usage == nil {
+		return 0
+	}
+	granted := c.ledgers[gpu].Granted(s.holder())
+	taken, err := s.usage.Take(gpu, granted, limit)
+	if err != nil {
+		c.forged(s, gpu)
+		return 0
+	}
+	if taken == 0 {
+		return 0
+	}
+	c.node.opts.step("recalled")
+	c.record(s, gpu, granted-taken)
+	c.node.opts.step("recall recorded")
+	return taken
+}
+
+// dying looks for processes that have just died, and tells whether the charges of all dead ones,
+// still held for their memory to be free, cover what is missing. Called under mu.
+func (c *container) dying(gpu int, missing uint64) bool {
+	var handles []*proc.Handle
+	var sessions []*session
+	sum := uint64(0)
+	for _, s := range c.sessions {
+		granted := c.ledgers[gpu].Granted(s.holder())
+		switch {
+		case granted == 0:
+		case s.state == exiting:
+			sum += granted
+		default:
+			handles, sessions = append(handles, s.handle), append(sessions, s)
+		}
+	}
+	for _, i := range proc.EndedAmong(handles) {
+		sum += c.ledgers[gpu].Granted(sessions[i].holder())
+		c.beginExit(sessions[i], "its process has ended")
+	}
+	return sum >= missing
+}
+
+// retryWaiting decides again on the requests that wait. Called under mu.
+func (c *container) retryWaiting() {
+	waiting := c.waiting
+	c.waiting = nil
+	for _, w := range waiting {
+		if !c.connected(w.s) {
+			continue // ended by what an earlier one of these turned up
+		}
+		if verdict := c.decide(w); verdict != nil {
+			c.node.tasks.Go(func() { w.out.send(wire.Encode(verdict)) })
+		} else {
+			c.waiting = append(c.waiting, w)
+		}
+	}
+}
+
+// dropWaiting forgets what a session has asked for: nobody waits for the answers. Called under mu.
+func (c *container) dropWaiting(s *session) {
+	c.waiting = slices.DeleteFunc(c.waiting, func(w *waiter) bool { return w.s == s })
+}
+
+// query answers how much one allocation of a session could get. Called without mu.
+func (c *container) query(m *abi.Query) (*abi.Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if int(m.Gpu) >= len(c.ledgers) {
+		return nil, fmt.Errorf("QUERY for GPU %d of %d", m.Gpu, len(c.ledgers))
+	}
+	l := c.ledgers[m.Gpu]
+	answer := &abi.Answer{
+		Header:    abi.Header{Seq: m.Header.Seq},
+		Gpu:       m.Gpu,
+		Cap_bytes: wireCap(l),
+	}
+	answer.Free_bytes = abi.Unlimited
+	if l.Capped() {
+		used := c.used(int(m.Gpu))
+		answer.Free_bytes = l.Cap() - min(used, l.Cap())
+	}
+	return answer, nil
+}
+
+// refuse counts a refusal and writes its event. why is empty where the cap is the reason. Called
+// under mu.
+func (c *container) refuse(w *waiter, why string) {
+	c.refused++
+	gpu := int(w.request.Gpu)
+	l := c.ledgers[gpu]
+	asked, used := int64(w.request.Bytes), int64(c.used(gpu))
+	e := control.Event{
+		Type: "denied", Container: c.spec.Name, Namespace: c.spec.Namespace, PID: w.s.process.PID,
+		GPUUUID: c.node.gpus[gpu].uuid, Asked: &asked, Used: &used,
+	}
+	var limit int64
+	if l.Capped() {
+		limit = int64(l.Cap())
+		e.Cap = &limit
+	}
+	if why == "" {
+		why = fmt.Sprintf("%s of %s are in use; raise the cap with `weir caps set %s --memory SIZE`",
+			size(used), size(limit), c.spec.Name)
+	}
+	e.Message = fmt.Sprintf("%s asked for %s more on GPU %d: %s", w.s.program, size(asked),
+		c.node.gpus[gpu].index, why)
+	c.node.events.Add(e)
+}
+
+// forged ends a session whose usage page claims more than was granted. Its grant stays charged until
+// its process ends, and the process is not admitted again. Called under mu.
+func (c *container) forged(s *session, gpu int) {
+	if s.forged {
+		return
+	}
+	s.forged = true
+	s.dropUsage()
+	text := page.ErrForged.Error()
+	c.event("forged", s.process.PID, "%s: %s on GPU %d; its session has ended, and what it was "+
+		"granted stays charged until the process ends", s.program, text, c.node.gpus[gpu].index)
+	c.detach(s, &ending{abi.ClosePage, text})
+}
+
+// size is a number of bytes for people.
+func size(bytes int64) string { return units.BytesSize(float64(bytes)) }

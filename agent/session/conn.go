@@ -1,0 +1,193 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/agent/session/proc"
+	"weir/agent/session/wire"
+	"weir/cgo/abi"
+)
+
+// outlet is the agent's side of a connection.
+type outlet interface {
+	// send sends one message, with copies of descriptors; it may block while the tenant does not
+	// read, which holds up nobody else.
+	send(packet []byte, fds ...int) error
+	// last sends one message if that is possible at once.
+	last(packet []byte)
+	close()
+}
+
+// socket is an outlet that is a connected socket.
+type socket struct{ conn *net.UnixConn }
+
+func (s socket) send(packet []byte, fds ...int) error {
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err := s.conn.WriteMsgUnix(packet, rights, nil)
+	return err
+}
+
+func (s socket) last(packet []byte) {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	// Not through Write, which would wait for one that is blocked.
+	raw.Control(func(fd uintptr) {
+		unix.SendmsgN(int(fd), packet, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+}
+
+func (s socket) close() { s.conn.Close() }
+
+// listen opens the container's socket. One that an earlier agent has left is replaced in one step.
+func (c *container) listen() error {
+	id := c.spec.ID
+	path := c.node.run.socket(id)
+	temporary := path + ".new"
+	// Whoever has to reach the socket owns it, and nobody else may connect.
+	mode, foreign := os.FileMode(0o700), int(c.spec.UID) != os.Geteuid()
+	if foreign {
+		mode = 0o711
+	}
+	if err := ownDirectory(c.node.run.container(id), mode); err != nil {
+		return fmt.Errorf("opening the socket of container %s: %w", c.spec.Name, err)
+	}
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("opening the socket of container %s: %w", c.spec.Name, err)
+	}
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		controlErr := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(controlErr, err)
+	}}
+	l, err := config.Listen(c.node.ctx, "unixpacket", temporary)
+	if err != nil {
+		return fmt.Errorf("opening the socket of container %s: %w", c.spec.Name, err)
+	}
+	c.listener = l.(*net.UnixListener)
+	c.listener.SetUnlinkOnClose(false) // a tenant that comes while no agent is there finds it closed
+	if foreign {
+		err = os.Lchown(temporary, int(c.spec.UID), -1)
+	}
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		c.listener.Close()
+		return fmt.Errorf("opening the socket of container %s: %w", c.spec.Name, err)
+	}
+	c.node.tasks.Go(c.accept)
+	return nil
+}
+
+// accept takes connections until the listener is closed.
+func (c *container) accept() {
+	for {
+		conn, err := c.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors or memory, which may pass
+			c.node.log.Error("a connection could not be accepted", "container", c.spec.Name, "error", err)
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		if end := c.greet(conn); end != nil {
+			socket{conn}.last(wire.Close(end.reason, end.text))
+			conn.Close()
+			continue
+		}
+		c.node.tasks.Go(func() {
+			defer c.node.connections.Add(-1)
+			c.serve(conn)
+		})
+	}
+}
+
+// greet counts a connection that has yet to say HELLO.
+func (c *container) greet(conn *net.UnixConn) *ending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return &ending{abi.CloseShutdown, "the container has ended or the agent is stopping"}
+	case len(c.greeting) >= helloMax || len(c.greeting)+len(c.sessions) >= abi.SessionsMax:
+		return c.tooMany(fmt.Sprintf("the container has %d sessions, and %d more connections that "+
+			"have said nothing", len(c.sessions), len(c.greeting)))
+	case c.node.connections.Load() >= c.node.connectionsMax:
+		return c.tooMany(fmt.Sprintf("the agent has %d connections, as many as its limit of open "+
+			"files (ulimit -n) allows", c.node.connectionsMax))
+	}
+	c.node.connections.Add(1)
+	c.greeting[conn] = true
+	return nil
+}
+
+// serve is one connection from its acceptance to its end.
+func (c *container) serve(conn *net.UnixConn) {
+	defer conn.Close()
+	conn.SetReadDeadline(time.Now().Add(helloWait))
+	v := &conversation{c: c, out: socket{conn}}
+	peer, uid, err := proc.Peer(conn)
+	if err == nil {
+		v.peer, v.uid = peer, uid
+		end := v.converse(conn)
+		v.over(end)
+	}
+	c.mu.Lock()
+	delete(c.greeting, conn)
+	c.mu.Unlock()
+}
+
+// converse reads packets until the connection ends. The result is nil if the tenant ended it.
+func (v *conversation) converse(conn *net.UnixConn) *ending {
+	buffer := make([]byte, abi.MsgBytesMax+1)
+	for {
+		n, err := conn.Read(buffer)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return &ending{abi.CloseProtocol, fmt.Sprintf("no HELLO within %v", helloWait)}
+		case err == io.EOF && !hungUp(conn):
+			return &ending{abi.CloseProtocol, "message of 0 bytes, shorter than a header"}
+		case err != nil:
+			return nil
+		}
+		greeted := v.s != nil
+		if end := v.packet(buffer[:n]); end != nil {
+			return end
+		}
+		if !greeted {
+			conn.SetReadDeadline(time.Time{})
+			v.c.mu.Lock()
+			delete(v.c.greeting, conn)
+			v.c.mu.Unlock()
+		}
+	}
+}
+
+// hungUp tells the end of a connection from an empty message: both read as 0 bytes.
+func hungUp(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	up := true
+	raw.Control(func(fd uintptr) {
+		set := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		if _, err := unix.Poll(set, 0); err == nil {
+			up = set[0].Revents != 0
+		}
+	})
+	return up
+}

@@ -1,0 +1,138 @@
+package session
+
+import (
+	"fmt"
+	"net"
+	"sync"
+
+	"weir/agent/control"
+	"weir/agent/ledger"
+	"weir/agent/session/page"
+	"weir/agent/session/proc"
+	"weir/agent/store"
+	"weir/cgo/abi"
+)
+
+// container is one container on this node, with its accounts and sessions.
+//
+// The write-ahead order holds everywhere under mu: a grant is recorded before the tenant can use any
+// of it, and a lower grant only after the tenant has lost it. A record is never below the truth.
+type container struct {
+	node     *Node
+	spec     store.Container // constant, but for the caps, which node.mu guards
+	identity identity
+	root     *proc.Handle // its weir run; nil if that had ended before this agent began
+	rootMark int32
+	listener *net.UnixListener
+
+	mu       sync.Mutex
+	ledgers  []*ledger.Ledger // by GPU
+	page     *page.Control
+	sessions map[proc.ID]*session
+	greeting map[*net.UnixConn]bool // connections that have not said HELLO
+	waiting  []*waiter
+	refused  int64
+	rootOver bool // its weir run has ended: it ends with its last session
+	closed   bool // it has ended, or the agent is stopping
+
+	loaded   map[proc.ID]uint64 // images seen to have the library
+	reported map[proc.ID]uint64 // images reported to run without it
+}
+
+// newContainer makes a container without a listener; root may be nil.
+func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container, error) {
+	uuids := make([][16]byte, len(n.gpus))
+	for i, g := range n.gpus {
+		uuids[i] = g.id
+	}
+	p, err := page.NewControl(uint64(n.opts.Now().UnixNano()), uuids)
+	if err != nil {
+		return nil, err
+	}
+	c := &container{
+		node:     n,
+		spec:     spec,
+		identity: descent{root: proc.ID{PID: spec.PID, Start: spec.Start}, uid: spec.UID},
+		root:     root,
+		rootOver: root == nil,
+		page:     p,
+		sessions: make(map[proc.ID]*session),
+		greeting: make(map[*net.UnixConn]bool),
+		loaded:   make(map[proc.ID]uint64),
+		reported: make(map[proc.ID]uint64),
+	}
+	for i := range n.gpus {
+		c.ledgers = append(c.ledgers, ledger.New(limitOf(spec.Caps)))
+		c.show(i)
+	}
+	return c, nil
+}
+
+// limitOf is the cap on each GPU in the ledger's terms.
+func limitOf(caps store.Caps) uint64 {
+	if caps.MemoryBytes == nil {
+		return ledger.Unlimited
+	}
+	return uint64(*caps.MemoryBytes)
+}
+
+// show brings the control page up to date after a change of a GPU's account. Called under mu.
+func (c *container) show(gpu int) {
+	l := c.ledgers[gpu]
+	c.page.SetGPU(gpu, wireCap(l), l.Charged(), l.Holders())
+}
+
+// wireCap is a ledger's cap as messages and pages have it.
+func wireCap(l *ledger.Ledger) uint64 {
+	if !l.Capped() {
+		return abi.Unlimited
+	}
+	return l.Cap()
+}
+
+// unused reads how much credit a session has that it does not use. A session that claims too much
+// is ended and has none. Called under mu.
+func (c *container) unused(s *session, gpu int) uint64 {
+	granted := c.ledgers[gpu].Granted(s.holder())
+	if s.usage == nil || granted == 0 {
+		return 0
+	}
+	credit, err := s.usage.Credit(gpu, granted)
+	if err != nil {
+		c.forged(s, gpu)
+		return 0
+	}
+	return credit
+}
+
+// used is what the container's processes hold on a GPU, in bytes. Called under mu.
+func (c *container) used(gpu int) uint64 {
+	sum := c.ledgers[gpu].Charged()
+	for _, s := range c.sessions {
+		sum -= c.unused(s, gpu)
+	}
+	return sum
+}
+
+// setCaps applies new caps to the accounts, and recalls unused credit that is now over the cap.
+// over is what still exceeds it on the GPU where most does. Called under mu.
+func (c *container) setCaps(caps store.Caps) (over uint64) {
+	for gpu, l := range c.ledgers {
+		l.SetCap(limitOf(caps))
+		over = max(over, l.Shrink(c.recaller(gpu)))
+		c.show(gpu)
+	}
+	c.retryWaiting()
+	return over
+}
+
+// event writes an event of this container.
+func (c *container) event(kind string, pid int, format string, args ...any) {
+	c.node.events.Add(control.Event{
+		Type:      kind,
+		Container: c.spec.Name,
+		Namespace: c.spec.Namespace,
+		PID:       pid,
+		Message:   fmt.Sprintf(format, args...),
+	})
+}

@@ -1,0 +1,128 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+
+	"weir/agent/session/proc"
+	"weir/agent/session/wire"
+	"weir/cgo/abi"
+)
+
+// conversation is one connection without its socket: packets go in, messages come out of the outlet.
+// First comes HELLO, once; then questions and notes. Anything else ends it. Not for concurrent use.
+type conversation struct {
+	c    *container
+	out  outlet
+	peer *proc.Handle // belongs to the session after HELLO
+	uid  uint32
+
+	s      *session
+	window wire.Window
+}
+
+// packet takes one packet of the tenant, which may be anything. A result ends the conversation.
+func (v *conversation) packet(p []byte) *ending {
+	m, err := wire.Decode(p)
+	switch {
+	case errors.Is(err, wire.ErrVersion):
+		return &ending{abi.CloseVersion, err.Error()}
+	case err != nil:
+		return &ending{abi.CloseProtocol, err.Error()}
+	}
+	hello, isHello := m.(*abi.Hello)
+	switch {
+	case isHello && v.s != nil:
+		return &ending{abi.CloseProtocol, "a second HELLO"}
+	case isHello:
+		return v.hello(hello)
+	case v.s == nil:
+		return &ending{abi.CloseProtocol, "a message before HELLO"}
+	}
+	switch m := m.(type) {
+	case *abi.Request:
+		return v.ask(m.Header, func() (any, error) {
+			if verdict := v.c.request(v.s, v.out, m); verdict != nil {
+				return verdict, nil
+			}
+			return nil, nil
+		})
+	case *abi.Query:
+		return v.ask(m.Header, func() (any, error) { return v.c.query(m) })
+	case *abi.Note:
+		v.c.note(v.s, m)
+	}
+	return nil
+}
+
+func (v *conversation) hello(m *abi.Hello) *ending {
+	s, pages, end := v.c.attach(v.peer, v.uid, v.out, m)
+	if end != nil {
+		return end
+	}
+	defer pages.close()
+	v.s, v.peer = s, nil
+	welcome := wire.Encode(&abi.Welcome{
+		Header:        abi.Header{Seq: m.Header.Seq},
+		Abi:           wire.Negotiated(m),
+		Gpu_count:     uint16(len(v.c.node.gpus)),
+		Agent_wait_ms: uint32(v.c.node.opts.AgentWait.Milliseconds()),
+		Session:       s.id,
+		Page_bytes:    abi.PageBytes,
+	})
+	if err := v.out.send(welcome, pages.control, pages.usage); err != nil {
+		return &ending{abi.CloseProtocol, fmt.Sprintf("WELCOME could not be sent: %v", err)}
+	}
+	v.c.node.opts.step("welcomed")
+	return nil
+}
+
+// ask answers a question, unless it was asked before. An answer of nil comes later.
+func (v *conversation) ask(h abi.Header, decide func() (any, error)) *ending {
+	if !v.window.Fresh(h.Seq) {
+		return &ending{abi.CloseProtocol, fmt.Sprintf("question %d was asked before", h.Seq)}
+	}
+	answer, err := decide()
+	if err != nil {
+		return &ending{abi.CloseProtocol, err.Error()}
+	}
+	if answer == nil {
+		return nil
+	}
+	v.c.node.opts.step("decided")
+	v.out.send(wire.Encode(answer)) // an error shows at the next read
+	return nil
+}
+
+// over ends the conversation; end is nil if the tenant ended it.
+func (v *conversation) over(end *ending) {
+	if v.s != nil {
+		v.c.hungUp(v.s, v.out, end)
+		return
+	}
+	v.peer.Close()
+	if end != nil {
+		v.out.last(wire.Close(end.reason, end.text))
+		if end.reason == abi.CloseProtocol || end.reason == abi.CloseVersion {
+			v.c.event("refused", v.peer.PID, "a connection was refused: %s", end.text)
+		}
+	}
+}
+
+// note shows operators what the library has to say.
+func (c *container) note(s *session, m *abi.Note) {
+	gpu := fmt.Sprintf("GPU %d", m.A)
+	switch m.Code {
+	case abi.NoteRefused:
+		c.event("denied", s.process.PID, "%s was refused %s on %s while the agent was away",
+			s.program, size(int64(m.B)), gpu)
+	case abi.NoteDriverOOM:
+		c.event("driver-oom", s.process.PID, "%s: the driver had no %s left on %s, though the cap "+
+			"allows it; the card is full", s.program, size(int64(m.B)), gpu)
+	case abi.NoteUnknownGPU:
+		c.event("unenforced", s.process.PID, "%s uses a GPU (number %d of its own) that the agent "+
+			"does not know; no cap holds on it", s.program, m.A)
+	case abi.NoteForked:
+		c.event("forked", s.process.PID, "%s is a fork of a process that used CUDA", s.program)
+	}
+}

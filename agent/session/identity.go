@@ -1,0 +1,37 @@
+package session
+
+import (
+	"fmt"
+
+	"weir/agent/session/proc"
+)
+
+// identity decides which processes belong to a container.
+type identity interface {
+	// kind is what operators see.
+	kind() string
+	// admit returns nil for a process of the container, held by its pidfd and running as uid, else
+	// an error that says why it is none.
+	admit(p *proc.Handle, uid uint32) error
+}
+
+// descent is the identity of `weir run`, which has no cgroup of its own: processes of the user who
+// started it that descend from it. `weir run` is their subreaper, so that an orphan still does.
+type descent struct {
+	root proc.ID
+	uid  uint32
+}
+
+func (d descent) kind() string { return "path" }
+
+func (d descent) admit(p *proc.Handle, uid uint32) error {
+	if uid != d.uid {
+		return fmt.Errorf("process %d runs as user %d, not as user %d who started the container",
+			p.PID, uid, d.uid)
+	}
+	if !proc.Descends(p.PID, d.root) {
+		return fmt.Errorf("process %d does not descend from process %d, the container's weir run",
+			p.PID, d.root.PID)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package session
+
+import (
+	"io"
+	"log/slog"
+	"time"
+
+	"weir/agent/control"
+)
+
+// Devices is what a node must know of its GPUs; package device implements it.
+type Devices interface {
+	// GPUs lists the node's GPUs, each with its index, UUID and memory.
+	GPUs() ([]control.GPU, error)
+	// Processes returns the memory in bytes of each process that NVML lists on a GPU, by pid. An
+	// error, or nil, means that it cannot be told.
+	Processes(gpuUUID string) (map[int]int64, error)
+}
+
+// Options are what a node is made from.
+type Options struct {
+	RunDir   string // control pages' and sockets' directory, best on a tmpfs
+	StateDir string // where containers and caps are kept
+	Devices  Devices
+	Library  []byte // the contents of libweir.so
+	Version  string // of the agent
+	Driver   string // version of the driver, for display
+
+	Logger    *slog.Logger     // nil: silent
+	Now       func() time.Time // nil: time.Now
+	AgentWait time.Duration    // how long an allocation waits for an absent agent; 0: 5 s
+
+	// checkpoint, where a test sets it, is called between the steps of everything that must survive
+	// a kill of the agent.
+	checkpoint func(step string)
+}
+
+const (
+	// helloWait is how long a connection may take to say HELLO.
+	helloWait = 5 * time.Second
+	// helloMax is how many connections of one container may be waiting for their HELLO.
+	helloMax = 512
+	// containersMax is how many containers a node has at most.
+	containersMax = 1024
+	// waitersMax is how many requests of one container may wait for dying processes.
+	waitersMax = 1024
+	// exitHold is how long the charge of a dead process is held for NVML to stop listing it.
+	exitHold = 2 * time.Second
+	// exitPoll is how often NVML is asked meanwhile.
+	exitPoll = 5 * time.Millisecond
+	// roundEvery is how often all processes are looked at for what no descriptor tells.
+	roundEvery = 10 * time.Second
+	// imageCheckFirst and imageCheckLast bound how often a process without a connection is looked at
+	// for an exec; the time between doubles from one to the other.
+	imageCheckFirst = 50 * time.Millisecond
+	imageCheckLast  = 5 * time.Second
+	// agentWaitDefault is Options.AgentWait where it is not given.
+	agentWaitDefault = 5 * time.Second
+)
+
+func (o *Options) setDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.AgentWait <= 0 {
+		o.AgentWait = agentWaitDefault
+	}
+}
+
+// step marks the end of one step of the write-ahead order.
+func (o *Options) step(name string) {
+	if o.checkpoint != nil {
+		o.checkpoint(name)
+	}
+}

@@ -1,0 +1,165 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weir/agent/session/page"
+	"weir/agent/session/proc"
+	"weir/agent/store"
+)
+
+// pageSoughtAgain is how soon a usage page that was not found is sought again, when it is needed.
+const pageSoughtAgain = 100 * time.Millisecond
+
+// recover restores what an earlier agent has left: containers with their caps, and the charge of each
+// process that had a session, whether or not it ever comes back.
+func (n *Node) recover() error {
+	specs, err := n.stored.Load()
+	if err != nil {
+		return err
+	}
+	records, damaged, err := n.credits.Load()
+	if err != nil {
+		return err
+	}
+	for _, err := range damaged {
+		n.log.Error("a charge is not known until its process connects again", "error", err)
+	}
+	n.mu.Lock()
+	for _, spec := range specs {
+		if err = n.recoverContainer(spec); err != nil {
+			break
+		}
+	}
+	for _, r := range records {
+		if err == nil {
+			err = n.recoverSession(r)
+		}
+	}
+	for _, c := range n.sorted() {
+		if err == nil {
+			err = c.begin()
+		}
+	}
+	if err == nil {
+		err = errors.Join(n.removeStrangers(), n.save())
+	}
+	restored := n.sorted()
+	n.mu.Unlock()
+	for _, c := range restored {
+		if err == nil {
+			n.retire(c) // if nothing of it is left
+		}
+	}
+	return err
+}
+
+func (n *Node) recoverContainer(spec store.Container) error {
+	root, err := proc.Open(proc.ID{PID: spec.PID, Start: spec.Start})
+	if err != nil && !errors.Is(err, proc.ErrGone) {
+		return err
+	}
+	c, err := n.newContainer(spec, root)
+	if err != nil {
+		root.Close()
+		return err
+	}
+	n.containers[spec.ID] = c
+	return nil
+}
+
+// recoverSession restores the session that a credit record tells of. That of a process which has
+// ended meanwhile is restored too, to end as every session does.
+func (n *Node) recoverSession(r store.Record) error {
+	id := proc.ID{PID: r.PID, Start: r.Start}
+	handle, err := proc.Open(id)
+	if err != nil && !errors.Is(err, proc.ErrGone) {
+		return err
+	}
+	c := n.containers[r.Container]
+	if c == nil {
+		if handle != nil {
+			n.log.Error("a process lives on whose container is not kept: no cap holds for it",
+				"pid", r.PID, "program", r.Program)
+		}
+		handle.Close()
+		return n.credits.Remove(r.Container, r.PID, r.Start)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &session{
+		id: r.Session, process: id, uid: r.UID, image: r.Image, since: r.Since, program: r.Program,
+		library: r.Library, abi: r.ABI, state: recovered, handle: handle, inode: r.Inode,
+		checkAfter: imageCheckFirst,
+	}
+	grants := c.regrant(s, r.GPUs)
+	if s.record, err = n.credits.Create(s.describe(c.spec.ID, grants)); err != nil {
+		handle.Close()
+		return err
+	}
+	for gpu, l := range c.ledgers {
+		l.Declare(s.holder(), grants[gpu].Bytes)
+		c.show(gpu)
+	}
+	c.sessions[id] = s
+	if handle == nil {
+		c.beginExit(s, "its process ended while the agent was away")
+		return nil
+	}
+	if err := c.watch(s); err != nil {
+		return err
+	}
+	c.findPage(s)
+	c.checkLater(s, 0)
+	return nil
+}
+
+// regrant brings recorded grants into the order of this agent's GPUs.
+func (c *container) regrant(s *session, recorded []store.Grant) []store.Grant {
+	grants := make([]store.Grant, len(c.node.gpus))
+	for i, g := range c.node.gpus {
+		grants[i].UUID = g.id
+	}
+	for _, g := range recorded {
+		if i, known := c.node.byUUID[g.UUID]; known {
+			grants[i].Bytes = g.Bytes
+		} else if g.Bytes > 0 {
+			c.event("unenforced", s.process.PID, "%s was granted %s on a GPU that the agent no longer "+
+				"finds", s.program, size(int64(g.Bytes)))
+		}
+	}
+	return grants
+}
+
+// findPage opens the usage page that an earlier agent gave to a session's process, so that unused
+// credit can be recalled before the process comes back. A process that was given the page may not
+// have taken it out of its socket yet. Called under mu.
+func (c *container) findPage(s *session) {
+	if time.Since(s.pageSought) < pageSoughtAgain {
+		return
+	}
+	s.pageSought = time.Now()
+	if usage, err := page.Reopen(s.process.PID, s.inode); err == nil {
+		s.usage = usage
+	}
+}
+
+// removeStrangers removes directories of containers that are not kept. Called under mu.
+func (n *Node) removeStrangers() error {
+	entries, err := os.ReadDir(n.run.containers())
+	if err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	for _, e := range entries {
+		if n.containers[e.Name()] == nil {
+			if err := os.RemoveAll(filepath.Join(n.run.containers(), e.Name())); err != nil {
+				return fmt.Errorf("run directory: %w", err)
+			}
+		}
+	}
+	return nil
+}

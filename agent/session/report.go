@@ -1,0 +1,163 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"weir/agent/control"
+	"weir/agent/session/proc"
+	"weir/cgo/abi"
+)
+
+// Info says what the agent is and which GPUs it serves.
+func (n *Node) Info(context.Context) (control.AgentInfo, error) {
+	info := control.AgentInfo{
+		Version:  n.opts.Version,
+		ABI:      abi.Version,
+		PID:      os.Getpid(),
+		RunDir:   n.run.path,
+		StateDir: n.opts.StateDir,
+		Started:  n.started,
+		Driver:   n.opts.Driver,
+		GPUs:     make([]control.GPU, 0, len(n.gpus)),
+	}
+	for i := range n.gpus {
+		g := n.gpus[i].known
+		g.UsedBytes = nil
+		info.GPUs = append(info.GPUs, g)
+		info.Simulated = info.Simulated || g.Simulated
+	}
+	if n.opts.Devices == nil {
+		return info, nil
+	}
+	// What is in use changes; the GPUs themselves are those of the agent's start.
+	now, err := n.opts.Devices.GPUs()
+	if err != nil {
+		n.log.Warn("the GPUs' use cannot be read", "error", err)
+		return info, nil
+	}
+	for i := range info.GPUs {
+		for _, g := range now {
+			if g.UUID == info.GPUs[i].UUID {
+				info.GPUs[i].UsedBytes = g.UsedBytes
+			}
+		}
+	}
+	return info, nil
+}
+
+// Containers lists all containers, the oldest first.
+func (n *Node) Containers(context.Context) ([]control.Container, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := n.processesForReport()
+	list := make([]control.Container, 0, len(n.containers))
+	for _, c := range n.sorted() {
+		list = append(list, c.report(all))
+	}
+	return list, nil
+}
+
+// Container describes one container.
+func (n *Node) Container(_ context.Context, ref string) (control.Container, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, err := n.find(ref)
+	if err != nil {
+		return control.Container{}, err
+	}
+	return c.report(n.processesForReport()), nil
+}
+
+// Events returns the events after a number; with wait it blocks until there is one or ctx ends.
+func (n *Node) Events(ctx context.Context, afterSeq uint64, wait bool) ([]control.Event, error) {
+	if wait {
+		return n.events.Wait(ctx, afterSeq)
+	}
+	return n.events.Since(afterSeq), nil
+}
+
+// sorted lists the containers, the oldest first. Called under mu.
+func (n *Node) sorted() []*container {
+	list := make([]*container, 0, len(n.containers))
+	for _, c := range n.containers {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b *container) int {
+		return cmp.Or(a.spec.Started.Compare(b.spec.Started), cmp.Compare(a.spec.ID, b.spec.ID))
+	})
+	return list
+}
+
+// processesForReport is a look at all processes, none if that fails: a report without it is still
+// worth having.
+func (n *Node) processesForReport() []proc.Stat {
+	all, err := proc.All()
+	if err != nil {
+		n.log.Warn("the processes cannot be listed", "error", err)
+	}
+	return all
+}
+
+// report describes the container. Called under node.mu.
+func (c *container) report(all []proc.Stat) control.Container {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := control.Container{
+		ID: c.spec.ID, Name: c.spec.Name, Namespace: c.spec.Namespace, Identity: c.identity.kind(),
+		PID: c.spec.PID, Command: slices.Clone(c.spec.Command), Started: c.spec.Started,
+		Caps: control.Caps(c.spec.Caps), Refused: c.refused, Enforced: true,
+		GPUs: []control.GPUUse{}, Sessions: []control.Session{},
+	}
+	if strays := c.strays(all); len(strays) > 0 {
+		r.Enforced, r.Reason = false, describeStrays(strays)
+	}
+	sessions := make([]*session, 0, len(c.sessions))
+	for _, s := range c.sessions {
+		sessions = append(sessions, s)
+	}
+	slices.SortFunc(sessions, func(a, b *session) int { return cmp.Compare(a.process.PID, b.process.PID) })
+	for gpu := range c.ledgers {
+		r.GPUs = append(r.GPUs, c.use(gpu, c.ledgers[gpu].Charged(), c.credit(gpu)))
+	}
+	for _, s := range sessions {
+		r.Sessions = append(r.Sessions, c.reportSession(s))
+	}
+	return r
+}
+
+func (c *container) reportSession(s *session) control.Session {
+	r := control.Session{
+		ID: s.id, PID: s.process.PID, Program: s.program, State: string(s.state),
+		Since: s.since.Round(time.Millisecond), GPUs: []control.GPUUse{}, Library: s.library, ABI: s.abi,
+	}
+	for gpu, l := range c.ledgers {
+		if granted := l.Granted(s.holder()); granted > 0 {
+			r.GPUs = append(r.GPUs, c.use(gpu, granted, c.unused(s, gpu)))
+		}
+	}
+	return r
+}
+
+// credit is all unused credit of the container on a GPU. Called under mu.
+func (c *container) credit(gpu int) (sum uint64) {
+	for _, s := range c.sessions {
+		sum += c.unused(s, gpu)
+	}
+	return sum
+}
+
+func (c *container) use(gpu int, charged, credit uint64) control.GPUUse {
+	u := control.GPUUse{
+		Index: c.node.gpus[gpu].index, UUID: c.node.gpus[gpu].uuid, ChargedBytes: int64(charged),
+		UsedBytes: int64(charged - credit), CreditBytes: int64(credit),
+	}
+	if l := c.ledgers[gpu]; l.Capped() {
+		limit := int64(l.Cap())
+		u.CapBytes = &limit
+	}
+	return u
+}

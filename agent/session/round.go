@@ -1,0 +1,144 @@
+package session
+
+import (
+	"context"
+	"debug/elf"
+	"fmt"
+	"time"
+
+	"weir/agent/session/proc"
+)
+
+// stray is a process of a container that runs without the library, so no cap holds for it.
+type stray struct {
+	proc.Stat
+	why string
+}
+
+// loadTime is how long a new program may take to load the library.
+const loadTime = time.Second
+
+// rounds looks at all processes now and then, for what no descriptor tells: an exec while another
+// process holds the connection open, a process that has left its container, one without the library.
+func (n *Node) rounds(ctx context.Context) {
+	ticker := time.NewTicker(roundEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			n.round()
+		}
+	}
+}
+
+func (n *Node) round() {
+	n.mu.Lock()
+	containers := n.sorted()
+	n.mu.Unlock()
+	if len(containers) == 0 {
+		return
+	}
+	all, err := proc.All()
+	if err != nil {
+		n.log.Warn("the processes cannot be listed", "error", err)
+		return
+	}
+	byPID := make(map[int]proc.Stat, len(all))
+	for _, st := range all {
+		byPID[st.PID] = st
+	}
+	for _, c := range containers {
+		c.lookAround(all, byPID)
+	}
+}
+
+// lookAround is one container's part of a round.
+func (c *container) lookAround(all []proc.Stat, byPID map[int]proc.Stat) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	inside := make(map[proc.ID]bool)
+	for _, st := range proc.Descendants(all, c.rootID()) {
+		inside[st.ID] = true
+	}
+	for _, s := range c.sessions {
+		st, there := byPID[s.process.PID]
+		if !there || st.ID != s.process || s.state == exiting {
+			continue
+		}
+		if s.state == connected && anotherImage(s, st) {
+			c.detach(s, nil)
+		}
+		// A list of processes is not of one moment, so who seems outside is looked at once more.
+		if !s.left && !c.rootOver && !inside[s.process] && !proc.Descends(st.PID, c.rootID()) {
+			s.left = true
+			c.event("left", s.process.PID, "%s has left its container: it keeps what it has under the "+
+				"container's cap, and new processes of it are refused", s.program)
+		}
+	}
+	for _, x := range c.strays(all) {
+		if c.reported[x.ID] != x.Image {
+			c.reported[x.ID] = x.Image
+			c.event("unenforced", x.PID, "%s: %s", x.Name, x.why)
+		}
+	}
+}
+
+func (c *container) rootID() proc.ID { return proc.ID{PID: c.spec.PID, Start: c.spec.Start} }
+
+// strays lists the container's processes that run without the library. Called under mu.
+func (c *container) strays(all []proc.Stat) (found []stray) {
+	living := make(map[proc.ID]uint64)
+	for _, st := range proc.Descendants(all, c.rootID()) {
+		living[st.ID] = st.Image
+		if st.PID == c.spec.PID || st.Zombie || st.Image == 0 || c.sessions[st.ID] != nil ||
+			c.loaded[st.ID] == st.Image || proc.Age(st.Start) < loadTime {
+			continue
+		}
+		there, err := proc.Maps(st.PID, "/libweir.so")
+		switch {
+		case err != nil: // ended meanwhile, or not to be looked into
+		case there:
+			c.loaded[st.ID] = st.Image
+		default:
+			found = append(found, stray{st, whyStray(st.PID)})
+		}
+	}
+	for _, seen := range []map[proc.ID]uint64{c.loaded, c.reported} {
+		for id := range seen {
+			if _, lives := living[id]; !lives {
+				delete(seen, id)
+			}
+		}
+	}
+	return found
+}
+
+// whyStray says why the library is not in a process.
+func whyStray(pid int) string {
+	program, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return "it runs without the library, so no cap holds for it"
+	}
+	defer program.Close()
+	for _, p := range program.Progs {
+		if p.Type == elf.PT_INTERP {
+			return "it was started without LD_PRELOAD in its environment, so the library is not in it " +
+				"and no cap holds for it"
+		}
+	}
+	return "it is a static program, which cannot load the library, so no cap holds for it; link it " +
+		"dynamically"
+}
+
+func describeStrays(strays []stray) string {
+	text := fmt.Sprintf("process %d (%s): %s", strays[0].PID, strays[0].Name, strays[0].why)
+	if more := len(strays) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}

@@ -1,0 +1,360 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/agent/ledger"
+	"weir/agent/session/page"
+	"weir/agent/session/proc"
+	"weir/agent/session/wire"
+	"weir/agent/store"
+	"weir/cgo/abi"
+)
+
+// state is where a session stands, in the words that operators see.
+type state string
+
+const (
+	connected state = "connected"
+	// detached: the connection is gone, the process lives. Its grant stays charged and recallable.
+	detached state = "detached"
+	// recovered: known from its credit record only, since the agent was started anew.
+	recovered state = "recovered"
+	// exiting: the process has ended (or runs another program); NVML may list it still.
+	exiting state = "exiting"
+)
+
+// session is one process's connection, and what outlives the connection. A process has one at most.
+type session struct {
+	id      uint64
+	process proc.ID
+	uid     uint32
+	image   uint64 // of the program that said HELLO
+	since   time.Time
+	program string
+	library string
+	abi     int
+
+	// The container's mu guards the rest.
+	state  state
+	handle *proc.Handle
+	mark   int32       // of the watch on handle
+	out    outlet      // nil unless connected
+	usage  *page.Usage // nil where it was not found again or is not to be trusted
+	record *store.Credit
+	forged bool
+	left   bool // it no longer descends from its container, and an event has said so
+
+	check      *time.Timer // the next look for an exec, while detached or recovered
+	checkAfter time.Duration
+	inode      uint64    // of the usage page, while recovered
+	pageSought time.Time // when the usage page was last sought in the process
+	holdUntil  time.Time // while exiting
+}
+
+// ending says why a connection ends: the reason on the wire, and words for it.
+type ending struct {
+	reason uint32
+	text   string
+}
+
+func (s *session) holder() ledger.Holder { return ledger.Holder(s.id) }
+
+func (s *session) dropUsage() {
+	if s.usage != nil {
+		s.usage.Close()
+		s.usage = nil
+	}
+}
+
+func (s *session) stopCheck() {
+	if s.check != nil {
+		s.check.Stop()
+		s.check = nil
+	}
+}
+
+// connected tells whether s is its process's session and has its connection. Called under mu.
+func (c *container) connected(s *session) bool {
+	return !c.closed && c.sessions[s.process] == s && s.state == connected
+}
+
+// pages are the descriptors that a tenant is given. The tenant gets copies of them.
+type pages struct{ control, usage int }
+
+func (p pages) close() {
+	unix.Close(p.control)
+	unix.Close(p.usage)
+}
+
+// attach makes a session of an accepted HELLO. A former session of the same process ends: what it was
+// granted becomes what the process now declares. On success the handle belongs to the session, and
+// the pages are the caller's to close.
+func (c *container) attach(h *proc.Handle, uid uint32, out outlet, m *abi.Hello) (*session, pages,
+	*ending) {
+	if end := c.admit(h, uid); end != nil {
+		return nil, pages{}, end
+	}
+	st, err := proc.Read(h.PID)
+	if err != nil {
+		return nil, pages{}, &ending{abi.CloseIdentity, err.Error()}
+	}
+	s := &session{
+		id: newSessionID(), process: h.ID, uid: uid, image: st.Image, since: c.node.opts.Now(),
+		program: wire.Text(m.Program[:]), library: wire.Text(m.Library[:]),
+		abi: int(wire.Negotiated(m)), state: connected, handle: h, out: out,
+	}
+	usage, fd, err := page.NewUsage(s.id)
+	if err != nil {
+		return nil, pages{}, c.noRoom(s, err)
+	}
+	s.usage = usage
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := c.enter(s, c.declared(s, m))
+	if end != nil {
+		s.dropUsage()
+		unix.Close(fd)
+		return nil, pages{}, end
+	}
+	c.node.opts.step("attached")
+	// A copy: the container may end, and its page with it, before the tenant has been answered.
+	return s, pages{control: c.page.Dup(), usage: fd}, nil
+}
+
+// admit decides whether a process may have a session here. One that has a session is not asked
+// again: it keeps what it has, wherever it went since.
+func (c *container) admit(h *proc.Handle, uid uint32) *ending {
+	c.mu.Lock()
+	former := c.sessions[h.ID]
+	forged, over := former != nil && former.forged, c.rootOver
+	c.mu.Unlock()
+	if forged {
+		return &ending{abi.ClosePage, "this process has forged its usage page before"}
+	}
+	if former != nil && former.uid == uid {
+		return nil
+	}
+	err := c.identity.admit(h, uid)
+	if over {
+		err = errors.New("the container's weir run has ended")
+	}
+	if err != nil {
+		c.event("refused", h.PID, "a process that is none of the container's was refused: %v", err)
+		return &ending{abi.CloseIdentity, err.Error()}
+	}
+	return nil
+}
+
+// declared is what a HELLO says the process holds, by GPU. Called under mu.
+func (c *container) declared(s *session, m *abi.Hello) []store.Grant {
+	grants := make([]store.Grant, len(c.node.gpus))
+	for i, g := range c.node.gpus {
+		grants[i].UUID = g.id
+	}
+	for _, h := range m.Held[:m.Held_count] {
+		if i, known := c.node.byUUID[h.Uuid]; known {
+			grants[i].Bytes = h.Bytes
+		} else if h.Bytes > 0 {
+			c.event("unenforced", s.process.PID, "%s holds %s on a GPU that the agent does not know; "+
+				"restart the agent if a GPU was added", s.program, size(int64(h.Bytes)))
+		}
+	}
+	return grants
+}
+
+// enter makes s its process's session, with these grants. Called under mu.
+func (c *container) enter(s *session, grants []store.Grant) *ending {
+	former := c.sessions[s.process]
+	switch {
+	case c.closed:
+		return &ending{abi.CloseShutdown, "the container has ended or the agent is stopping"}
+	case s.handle.Ended():
+		return &ending{abi.CloseIdentity, proc.ErrGone.Error()}
+	case former == nil && len(c.sessions) >= abi.SessionsMax:
+		return c.tooMany(fmt.Sprintf("the container has %d sessions, which is the most",
+			len(c.sessions)))
+	}
+	var err error
+	if s.record, err = c.node.credits.Create(s.describe(c.spec.ID, grants)); err != nil {
+		return c.noRoom(s, err)
+	}
+	c.node.opts.step("record created")
+	if former != nil {
+		c.replace(former, s)
+	} else if err := c.watch(s); err != nil {
+		s.record.Remove()
+		return c.noRoom(s, err)
+	}
+	for gpu, l := range c.ledgers {
+		l.Declare(s.holder(), grants[gpu].Bytes)
+		c.show(gpu)
+	}
+	c.sessions[s.process] = s
+	return nil
+}
+
+// watch has the end of s's process noticed.
+func (c *container) watch(s *session) (err error) {
+	id := s.process
+	s.mark, err = c.node.watcher.add(s.handle, func() { c.processEnded(id) })
+	return err
+}
+
+// describe is a session's credit record.
+func (s *session) describe(container string, grants []store.Grant) store.Record {
+	r := store.Record{
+		Container: container, PID: s.process.PID, Start: s.process.Start, UID: s.uid, Image: s.image,
+		Session: s.id, Since: s.since, ABI: s.abi, Program: s.program, Library: s.library,
+		GPUs: grants,
+	}
+	if s.usage != nil {
+		r.Inode = s.usage.Inode()
+	}
+	return r
+}
+
+// replace ends a former session of the process of s, whose record has taken the place of the
+// former's. The watch on the process goes on. Called under mu.
+func (c *container) replace(former, s *session) {
+	c.disconnect(former, nil)
+	former.stopCheck()
+	former.dropUsage()
+	former.record.Close()
+	for _, l := range c.ledgers {
+		l.Release(former.holder())
+	}
+	s.handle.Close()
+	s.handle, s.mark, s.left = former.handle, former.mark, former.left
+	former.handle = nil
+}
+
+// disconnect closes a session's connection, after a last message if there is an end to tell of.
+// Called under mu.
+func (c *container) disconnect(s *session, end *ending) {
+	if s.out == nil {
+		return
+	}
+	if end != nil {
+		s.out.last(wire.Close(end.reason, end.text))
+	}
+	s.out.close()
+	s.out = nil
+	c.dropWaiting(s)
+}
+
+// detach ends a session's connection, not what it has been granted. Called under mu.
+func (c *container) detach(s *session, end *ending) {
+	if s.state != connected {
+		return
+	}
+	s.state = detached
+	c.disconnect(s, end)
+	s.checkAfter = imageCheckFirst
+	c.checkLater(s, 0)
+}
+
+// hungUp is called when a connection has ended; end tells why if it was the agent that ended it.
+func (c *container) hungUp(s *session, out outlet, end *ending) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.connected(s) || s.out != out {
+		return
+	}
+	if end != nil {
+		c.event("session-ended", s.process.PID, "%s: its connection was closed: %s; what it holds "+
+			"stays charged until it ends", s.program, end.text)
+	}
+	c.detach(s, end)
+}
+
+// checkLater has a session without a connection looked at for an exec. Called under mu.
+func (c *container) checkLater(s *session, after time.Duration) {
+	s.check = time.AfterFunc(after, func() { c.checkImage(s) })
+}
+
+// checkImage ends a session without a connection whose process runs another program by now: exec
+// has freed what it held. The look is repeated at growing intervals.
+func (c *container) checkImage(s *session) {
+	st, err := proc.Read(s.process.PID)
+	c.mu.Lock()
+	switch {
+	case c.closed || c.sessions[s.process] != s || s.state != detached && s.state != recovered:
+	case err == nil && anotherImage(s, st):
+		c.beginExit(s, "its process runs another program now (exec)")
+	default:
+		c.checkLater(s, s.checkAfter)
+		s.checkAfter = min(2*s.checkAfter, imageCheckLast)
+	}
+	c.mu.Unlock()
+	c.node.retire(c)
+}
+
+// anotherImage tells whether a process runs another program than the one that said HELLO.
+func anotherImage(s *session, st proc.Stat) bool {
+	return st.ID == s.process && s.image != 0 && st.Image != 0 && st.Image != s.image
+}
+
+// processEnded is called when a process with a session has ended.
+func (c *container) processEnded(id proc.ID) {
+	c.mu.Lock()
+	if s := c.sessions[id]; s != nil && !c.closed {
+		c.beginExit(s, "its process has ended")
+	}
+	c.mu.Unlock()
+	c.node.retire(c)
+}
+
+// beginExit ends a session but for its charge, which is held until NVML no longer lists the process.
+// Called under mu.
+func (c *container) beginExit(s *session, why string) {
+	if s.state == exiting {
+		return
+	}
+	c.disconnect(s, nil)
+	s.state = exiting
+	s.stopCheck()
+	s.dropUsage()
+	s.holdUntil = time.Now().Add(exitHold)
+	var held uint64
+	for _, l := range c.ledgers {
+		held += l.Granted(s.holder())
+	}
+	c.node.log.Debug("session ended", "container", c.spec.Name, "pid", s.process.PID, "why", why)
+	c.event("session-ended", s.process.PID, "%s: %s", s.program, why)
+	if held == 0 {
+		c.finish(s)
+		return
+	}
+	c.node.exits.add(c, s)
+}
+
+// finish forgets a session that holds nothing any more. Called under mu.
+func (c *container) finish(s *session) {
+	c.node.watcher.remove(s.mark)
+	s.handle.Close()
+	if err := s.record.Remove(); err != nil {
+		c.node.log.Warn("a credit record could not be removed", "error", err)
+	}
+	delete(c.sessions, s.process)
+}
+
+// tooMany refuses a connection because a bound is reached. Called under mu.
+func (c *container) tooMany(text string) *ending {
+	c.event("refused", 0, "a connection was refused: %s", text)
+	return &ending{abi.CloseLimit, text}
+}
+
+// noRoom refuses a session that the agent lacks a resource for.
+func (c *container) noRoom(s *session, err error) *ending {
+	c.node.log.Error("no session could be made", "container", c.spec.Name, "error", err)
+	c.event("refused", s.process.PID, "%s: no session could be made: %v", s.program, err)
+	if errors.Is(err, proc.ErrGone) {
+		return &ending{abi.CloseIdentity, err.Error()}
+	}
+	return &ending{abi.CloseLimit, "the agent lacks a resource: " + err.Error()}
+}

@@ -1,0 +1,195 @@
+// charge.c: see charge.h, and credit.h for the books.
+#include "charge.h"
+
+#include "ask.h"
+#include "credit.h"
+#include "gpu.h"
+#include "hooks.h"
+#include "note.h"
+
+static uint64_t round_up(uint64_t bytes) {
+    return (bytes + WEIR_CHARGE_UNIT - 1) & ~(uint64_t)(WEIR_CHARGE_UNIT - 1);
+}
+
+static void give_back(struct weir_charge *charge, uint64_t bytes) {
+    struct weir_state *state = charge->state;
+    if (weir_lock(&state->lock))
+        return;
+    weir_credit_give(state, charge->gpu, bytes);
+    weir_unlock(&state->lock);
+}
+
+// Makes `bytes` owned: out of the credit word, or by asking the agent.
+static CUresult get_credit(struct weir_charge *charge, uint64_t bytes) {
+    struct weir_state *state = charge->state;
+    if (weir_lock(&state->lock))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int taken = weir_credit_take(state, charge->gpu, bytes);
+    weir_unlock(&state->lock);
+    if (taken)
+        return CUDA_SUCCESS;
+    int rc = weir_ask_credit(state, charge->gpu, charge->kind, bytes);
+    if (rc == ENODEV)
+        weir_note(state, WEIR_NOTE_BIT_UNKNOWN, charge->gpu, 0);
+    else if (rc != 0 && rc != EDQUOT)
+        weir_note(state, WEIR_NOTE_BIT_REFUSED, charge->gpu, bytes);
+    return rc ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult weir_charge_begin(struct weir_charge *charge, uint32_t kind, uint64_t bytes) {
+    CUdevice device;
+    CUcontext context;
+    charge->state = NULL;
+    if (weir_passing())
+        return CUDA_SUCCESS;
+    CUresult result = WEIR_REAL(cuCtxGetDevice)(&device);
+    if (result == CUDA_SUCCESS)
+        result = WEIR_REAL(cuCtxGetCurrent)(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    enum weir_mode mode = weir_enter(&charge->state);
+    if (mode == WEIR_MODE_PASS) {
+        charge->state = NULL;
+        return CUDA_SUCCESS;
+    }
+    if (mode == WEIR_MODE_NEW || bytes > WEIR_ALLOCATION_BYTES_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (weir_gpu_know(charge->state, device) != 0) {
+        weir_note(charge->state, WEIR_NOTE_BIT_UNKNOWN, 0, 0);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    charge->gpu = (uint32_t)device;
+    charge->kind = kind;
+    charge->context = (uint64_t)(uintptr_t)context;
+    charge->bytes = round_up(bytes);
+    return get_credit(charge, charge->bytes);
+}
+
+static int feed_table(struct weir_state *state) {
+    void *memory = weir_sys_map(WEIR_TABLE_FEED_BYTES);
+    if (!memory)
+        return ENOMEM;
+    // A child finds zeros here as it does in the state, also if it was forked out of a signal
+    // handler that interrupted us.
+    weir_sys_madvise(memory, WEIR_TABLE_FEED_BYTES, WEIR_MADV_WIPEONFORK);
+    int rc = weir_lock(&state->lock);
+    if (rc == 0) {
+        rc = weir_table_feed(&state->table, memory);
+        weir_unlock(&state->lock);
+    }
+    if (rc != 0)
+        weir_sys_unmap(memory, WEIR_TABLE_FEED_BYTES);
+    return rc == EBUSY ? 0 : rc;  // another thread was faster
+}
+
+// Puts an entry into the table and feeds that as it needs. An entry of the same pointer is one
+// whose end we did not see: its charge is given back. 0 or an errno.
+static int put(struct weir_state *state, struct weir_entry *entry) {
+    struct weir_entry old;
+    for (;;) {
+        int rc = weir_lock(&state->lock);
+        if (rc)
+            return rc;
+        if (!entry->stamp)
+            entry->stamp = ++state->stamp;
+        rc = weir_table_put(&state->table, entry, &old);
+        if (rc == 0 && old.pointer)
+            weir_credit_give(state, old.gpu, old.bytes);
+        weir_unlock(&state->lock);
+        if (rc != ENOMEM)
+            return rc;
+        rc = feed_table(state);
+        if (rc)
+            return rc;
+    }
+}
+
+// Brings what is owned for an allocation to what it takes.
+static CUresult adjust(struct weir_charge *charge, uint64_t bytes) {
+    if (bytes > charge->bytes) {
+        CUresult result = get_credit(charge, bytes - charge->bytes);
+        if (result != CUDA_SUCCESS)
+            return result;
+    } else if (bytes < charge->bytes) {
+        give_back(charge, charge->bytes - bytes);
+    }
+    charge->bytes = bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult weir_charge_end(struct weir_charge *charge, CUresult result, CUdeviceptr pointer,
+                         uint64_t bytes) {
+    struct weir_state *state = charge->state;
+    if (!state)
+        return result;
+    if (result != CUDA_SUCCESS) {
+        give_back(charge, charge->bytes);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            weir_note(state, WEIR_NOTE_BIT_DRIVER_OOM, charge->gpu, charge->bytes);
+        return result;
+    }
+    if (!pointer) {  // no memory at all: nothing that could be freed
+        give_back(charge, charge->bytes);
+        return result;
+    }
+    struct weir_entry entry = {
+        .pointer = pointer,
+        .context = charge->context,
+        .gpu = (uint8_t)charge->gpu,
+    };
+    result = bytes <= WEIR_ALLOCATION_BYTES_MAX ? adjust(charge, round_up(bytes))
+                                                : CUDA_ERROR_OUT_OF_MEMORY;
+    entry.bytes = charge->bytes;
+    if (result == CUDA_SUCCESS && put(state, &entry) != 0)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        return result;
+    // What the driver does not take back stays charged.
+    if (WEIR_REAL(cuMemFree_v2)(pointer) == CUDA_SUCCESS)
+        give_back(charge, charge->bytes);
+    return result;
+}
+
+CUresult weir_uncharge_begin(struct weir_charge *charge, struct weir_entry *entry,
+                             CUdeviceptr pointer) {
+    struct weir_state *state;
+    charge->state = NULL;
+    if (!weir_enforced(&state))
+        return CUDA_SUCCESS;
+    if (weir_lock(&state->lock))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int known = weir_table_take(&state->table, pointer, entry) == 0;
+    weir_unlock(&state->lock);
+    if (known) {
+        charge->state = state;
+        charge->gpu = (uint32_t)entry->gpu;
+    }
+    return CUDA_SUCCESS;
+}
+
+void weir_uncharge_end(struct weir_charge *charge, const struct weir_entry *entry,
+                       CUresult result) {
+    if (!charge->state)
+        return;
+    if (result == CUDA_SUCCESS) {
+        give_back(charge, entry->bytes);
+        return;
+    }
+    // Where there is no memory to remember it, it stays charged until the process ends.
+    struct weir_entry again = *entry;
+    put(charge->state, &again);
+}
+
+void weir_uncharge_context(struct weir_state *state, uint64_t context, uint64_t stamp) {
+    uint64_t cursor = 0;
+    for (int more = 1; more;) {
+        uint64_t freed_bytes[WEIR_ORDINALS_MAX] = {0};
+        if (weir_lock(&state->lock))
+            return;
+        more = weir_table_sweep(&state->table, &cursor, context, stamp, freed_bytes);
+        for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
+            if (freed_bytes[i])
+                weir_credit_give(state, i, freed_bytes[i]);
+        weir_unlock(&state->lock);
+    }
+}

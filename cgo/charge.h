@@ -1,0 +1,44 @@
+// charge.h: one allocation's way through the books: credit is taken before the driver is called and
+// settled after it. No lock is held during the driver's call.
+#ifndef WEIR_CHARGE_H
+#define WEIR_CHARGE_H
+
+#include "cuda.h"
+#include "state.h"
+
+// The driver rounds plain, pitched and managed memory up to this.
+#define WEIR_CHARGE_UNIT 512u
+// More than any device could have: such a request is refused without asking.
+#define WEIR_ALLOCATION_BYTES_MAX ((uint64_t)1 << 56)
+
+struct weir_charge {
+    struct weir_state *state;  // NULL: calls pass through, nothing is charged
+    uint32_t gpu;
+    uint32_t kind;  // enum weir_kind
+    uint64_t context;
+    uint64_t bytes;  // owned for this allocation
+};
+
+// Gets credit for `bytes` on the current context's device. CUDA_SUCCESS: the driver may be called,
+// and weir_charge_end must be. Else the code for the program: the driver's own where it has no
+// current context, CUDA_ERROR_OUT_OF_MEMORY where the allocation is refused.
+CUresult weir_charge_begin(struct weir_charge *charge, uint32_t kind, uint64_t bytes);
+
+// Settles with what the driver answered: `result`, and for CUDA_SUCCESS the allocation, which takes
+// `bytes` (more than was asked for: the difference is asked for now; less: it is given back).
+// Returns the code for the program; where that is an error, the allocation has been freed.
+CUresult weir_charge_end(struct weir_charge *charge, CUresult result, CUdeviceptr pointer,
+                         uint64_t bytes);
+
+// Takes an allocation that is about to be freed out of the table. Its charge stays until
+// weir_uncharge_end. CUDA_SUCCESS also where it is not known (charge->state is NULL then).
+CUresult weir_uncharge_begin(struct weir_charge *charge, struct weir_entry *entry,
+                             CUdeviceptr pointer);
+
+// Gives the charge back if the driver has freed the allocation, else puts it into the table again.
+void weir_uncharge_end(struct weir_charge *charge, const struct weir_entry *entry, CUresult result);
+
+// Gives back what is still charged for a context that has ended, allocations up to `stamp`.
+void weir_uncharge_context(struct weir_state *state, uint64_t context, uint64_t stamp);
+
+#endif

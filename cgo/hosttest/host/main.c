@@ -1,0 +1,261 @@
+// main.c: a program with the library linked in, over a driver of its own (driver.c). It reads one
+// command a line from its standard input and answers each with one line, so that a test can lead it
+// through any order of events.
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../hooks.h"
+#include "../../state.h"
+#include "driver.h"
+#include "host.h"
+
+#define WORDS_MAX 8
+#define LINE_MAX_BYTES 512
+
+// Calls the library and notes where it has changed errno, which is the program's.
+#define CALL(call)                                                                                 \
+    ({                                                                                             \
+        errno = ERRNO_MARK;                                                                        \
+        CUresult call_result = (call);                                                             \
+        errno_lost += errno != ERRNO_MARK;                                                         \
+        call_result;                                                                               \
+    })
+#define ERRNO_MARK 4242
+
+static uint64_t errno_lost;
+
+static void run_line(char *line);
+
+static uint64_t number(const char *text) {
+    return text ? strtoull(text, NULL, 0) : 0;
+}
+
+static void say(CUresult result, uint64_t value) {
+    if (result == CUDA_SUCCESS)
+        printf("ok %" PRIu64 "\n", value);
+    else
+        printf("err %d\n", result);
+}
+
+static void do_alloc(char **words) {
+    CUdeviceptr pointer = 0;
+    size_t pitch = 0;
+    CUresult result;
+    if (!strcmp(words[0], "pitch"))
+        result =
+            CALL(weir_cuMemAllocPitch_v2(&pointer, &pitch, number(words[1]), number(words[2]), 4));
+    else if (!strcmp(words[0], "managed"))
+        result = CALL(weir_cuMemAllocManaged(&pointer, number(words[1]), 1));
+    else if (!strcmp(words[0], "nowhere"))
+        result = CALL(weir_cuMemAlloc_v2(NULL, number(words[1])));
+    else
+        result = CALL(weir_cuMemAlloc_v2(&pointer, number(words[1])));
+    say(result, pointer);
+}
+
+static void do_free(char **words) {
+    if (!strcmp(words[0], "free"))
+        say(CALL(weir_cuMemFree_v2(number(words[1]))), 0);
+    else
+        say(CALL(weir_cuMemFreeAsync(number(words[1]), NULL)), 0);
+}
+
+static void do_info(char **words) {
+    size_t free_bytes = 0, total_bytes = 0;
+    if (!strcmp(words[0], "total")) {
+        say(CALL(weir_cuDeviceTotalMem_v2(&total_bytes, (int)number(words[1]))), total_bytes);
+        return;
+    }
+    CUresult result = CALL(weir_cuMemGetInfo_v2(&free_bytes, &total_bytes));
+    if (result == CUDA_SUCCESS)
+        printf("ok %zu %zu\n", free_bytes, total_bytes);
+    else
+        say(result, 0);
+}
+
+static void do_context(char **words) {
+    CUcontext context = (CUcontext)(uintptr_t)number(words[1]);
+    int device = (int)number(words[1]);
+    if (!strcmp(words[0], "use")) {
+        test_driver_use_context(number(words[1]));
+        say(0, 0);
+    } else if (!strcmp(words[0], "context")) {
+        say(0, test_driver_new_context(device));
+    } else if (!strcmp(words[0], "destroy")) {
+        say(weir_cuCtxDestroy_v2(context), 0);
+    } else if (!strcmp(words[0], "attach")) {
+        say(weir_cuCtxAttach(&context, 0), (uint64_t)(uintptr_t)context);
+    } else if (!strcmp(words[0], "detach")) {
+        say(weir_cuCtxDetach(context), 0);
+    } else if (!strcmp(words[0], "retain")) {
+        CUresult result = weir_cuDevicePrimaryCtxRetain(&context, device);
+        say(result, (uint64_t)(uintptr_t)context);
+    } else if (!strcmp(words[0], "release")) {
+        say(weir_cuDevicePrimaryCtxRelease_v2(device), 0);
+    } else {
+        say(weir_cuDevicePrimaryCtxReset_v2(device), 0);
+    }
+}
+
+// What the library believes about a GPU: owned and pending bytes, entries in the table.
+static void do_books(char **words) {
+    const struct weir_state *state = weir_state_page;
+    if (!state) {
+        printf("ok none\n");
+        return;
+    }
+    const struct weir_gpu *gpu = &state->gpus[number(words[1]) % WEIR_ORDINALS_MAX];
+    printf("ok %" PRIu64 " %" PRIu64 " %" PRIu64 " mode %u up %u\n", gpu->owned_bytes,
+           gpu->pending_bytes, state->table.entries, state->mode, state->link_up);
+}
+
+static void do_driver(char **words) {
+    if (!strcmp(words[0], "fail"))
+        test_driver.fail_code = (int)number(words[1]);
+    else if (!strcmp(words[0], "dawdle"))
+        test_driver.dawdle_us = (unsigned)number(words[1]);
+    else if (!strcmp(words[0], "rows"))
+        test_driver.pitch_bytes = (unsigned)number(words[1]);
+    else if (!strcmp(words[0], "limit"))
+        test_driver.limit_bytes[number(words[1]) % TEST_GPUS] = number(words[2]);
+    printf("ok %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", test_driver.used_bytes[0],
+           test_driver.used_bytes[1], test_driver.violations, test_driver.calls);
+}
+
+static int count_descriptors(void) {
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += weir_sys_fcntl(fd, F_GETFD, 0) >= 0;
+    return count;
+}
+
+// Runs the rest of the line in a forked child; the child's answer is the answer.
+static void do_fork(char *rest) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        run_line(rest);
+        fflush(stdout);
+        _exit(0);
+    }
+    int status;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (!WIFEXITED(status))
+        printf("err died %d\n", WTERMSIG(status));
+}
+
+// A child that shares this process's memory does what a host's might before exec.
+static void do_vfork(void) {
+    pid_t child = vfork();
+    if (child == 0) {
+        for (int fd = 3; fd < 1024; fd++)
+            weir_sys_close(fd);
+        _exit(0);
+    }
+    int status;
+    say(waitpid(child, &status, 0) == child && status == 0 ? 0 : 1, 0);
+}
+
+// Closes all descriptors, as daemons do, and puts files in their place.
+static void do_closefrom(int reuse) {
+    for (int fd = 3; fd < 1024; fd++)
+        weir_sys_close(fd);
+    for (int i = 0; i < 1000 && reuse; i++)
+        if (weir_sys_open("/dev/null", O_RDWR, 0) < 0)
+            break;
+    printf("ok %d\n", count_descriptors());
+}
+
+static void do_locked(void) {
+    CUdeviceptr pointer;
+    size_t free_bytes, total_bytes;
+    struct weir_state *state = weir_state_page;
+    weir_lock(&state->lock);
+    CUresult allocated = weir_cuMemAlloc_v2(&pointer, 512), freed = weir_cuMemFree_v2(65536);
+    CUresult told = weir_cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    weir_unlock(&state->lock);
+    printf("ok %d %d %d\n", allocated, freed, told);
+}
+
+static int run_test(char **words) {
+    if (!strcmp(words[0], "stress"))
+        return test_stress((int)number(words[1]), (int)number(words[2]), number(words[3]),
+                           (int)number(words[4]));
+    if (!strcmp(words[0], "signals"))
+        return test_signals((int)number(words[1]));
+    if (!strcmp(words[0], "table"))
+        return test_table(number(words[1]));
+    if (!strcmp(words[0], "lock"))
+        return test_lock();
+    if (!strcmp(words[0], "bench"))
+        return test_bench();
+    return -1;
+}
+
+struct command {
+    const char *name;
+    void (*run)(char **words);
+};
+
+static const struct command commands[] = {
+    {"alloc", do_alloc},     {"nowhere", do_alloc},   {"pitch", do_alloc},
+    {"managed", do_alloc},   {"free", do_free},       {"freeasync", do_free},
+    {"info", do_info},       {"total", do_info},      {"use", do_context},
+    {"context", do_context}, {"destroy", do_context}, {"attach", do_context},
+    {"detach", do_context},  {"retain", do_context},  {"release", do_context},
+    {"reset", do_context},   {"books", do_books},     {"driver", do_driver},
+    {"fail", do_driver},     {"dawdle", do_driver},   {"rows", do_driver},
+    {"limit", do_driver},
+};
+
+static void run_words(char **words) {
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (!strcmp(words[0], commands[i].name)) {
+            commands[i].run(words);
+            return;
+        }
+    if (!strcmp(words[0], "init"))
+        say(CALL(weir_cuInit((unsigned)number(words[1]))), 0);
+    else if (!strcmp(words[0], "vfork"))
+        do_vfork();
+    else if (!strcmp(words[0], "closefrom"))
+        do_closefrom((int)number(words[1]));
+    else if (!strcmp(words[0], "descriptors"))
+        say(0, (uint64_t)count_descriptors());
+    else if (!strcmp(words[0], "errno"))
+        say(0, errno_lost);
+    else if (!strcmp(words[0], "locked"))
+        do_locked();
+    else
+        say(run_test(words), 0);
+}
+
+static void run_line(char *line) {
+    char *words[WORDS_MAX] = {0}, *next = NULL;
+    if (!strncmp(line, "fork ", 5)) {
+        do_fork(line + 5);
+        return;
+    }
+    char *word = strtok_r(line, " \n", &next);
+    for (int i = 0; word && i < WORDS_MAX; i++, word = strtok_r(NULL, " \n", &next))
+        words[i] = word;
+    if (words[0])
+        run_words(words);
+}
+
+int main(void) {
+    char line[LINE_MAX_BYTES];
+    test_driver_install();
+    test_driver_use_context(1);
+    while (fgets(line, sizeof(line), stdin)) {
+        run_line(line);
+        fflush(stdout);
+    }
+    return 0;
+}

@@ -1,0 +1,83 @@
+// report.c: see report.h. The agent writes cap and charges of a GPU under a sequence number that is
+// odd meanwhile; a reader that meets it too often takes what it has: reports are advice, the credit
+// is what holds.
+#include "report.h"
+
+#include "ask.h"
+#include "gpu.h"
+#include "hooks.h"
+
+#define READ_TRIES 64
+
+struct control_words {
+    uint64_t generation;
+    uint32_t sequence;
+    uint32_t holders;
+    uint64_t cap_bytes;
+    uint64_t charged_bytes;
+};
+
+// Reads the words of one GPU as they were at one moment. The generation tells a page from the one
+// that a new connection puts in its place.
+static void read_control(const struct weir_control_page *page, uint32_t index,
+                         struct control_words *words) {
+    const struct weir_gpu_control *gpu = &page->gpus[index];
+    for (int i = 0; i < READ_TRIES; i++) {
+        words->generation = __atomic_load_n(&page->generation, __ATOMIC_ACQUIRE);
+        words->sequence = __atomic_load_n(&gpu->sequence, __ATOMIC_ACQUIRE);
+        words->holders = __atomic_load_n(&gpu->holders, __ATOMIC_ACQUIRE);
+        words->cap_bytes = __atomic_load_n(&gpu->cap_bytes, __ATOMIC_ACQUIRE);
+        words->charged_bytes = __atomic_load_n(&gpu->charged_bytes, __ATOMIC_ACQUIRE);
+        if (!(words->sequence & 1) &&
+            __atomic_load_n(&gpu->sequence, __ATOMIC_RELAXED) == words->sequence &&
+            __atomic_load_n(&page->generation, __ATOMIC_RELAXED) == words->generation)
+            return;
+        weir_sys_pause();
+    }
+}
+
+// What the page and this process's own credit say. Returns whether that is exact: nobody else in
+// the container has credit that the agent could recall for us.
+static int read_page(struct weir_state *state, uint32_t number, uint32_t index,
+                     struct weir_report *report) {
+    struct control_words words;
+    read_control(state->control, index, &words);
+    report->cap_bytes = report->free_bytes = words.cap_bytes;
+    if (words.cap_bytes == WEIR_UNLIMITED)
+        return 1;
+    uint64_t credit = __atomic_load_n(&state->usage->gpus[index].credit_bytes, __ATOMIC_RELAXED);
+    uint64_t owned = __atomic_load_n(&state->gpus[number].owned_bytes, __ATOMIC_RELAXED);
+    uint64_t others = words.charged_bytes > credit ? words.charged_bytes - credit : 0;
+    report->free_bytes = words.cap_bytes > others ? words.cap_bytes - others : 0;
+    return words.holders == 0 || (words.holders == 1 && (credit || owned));
+}
+
+static void ask(struct weir_state *state, uint32_t number, struct weir_report *report) {
+    struct weir_report answer;
+    if (weir_ask_room(state, number, &answer.free_bytes, &answer.cap_bytes) != 0)
+        return;
+    *report = answer;
+    if (answer.cap_bytes == WEIR_UNLIMITED)
+        report->free_bytes = WEIR_UNLIMITED;
+}
+
+void weir_report(CUdevice device, int want_free, struct weir_report *report) {
+    struct weir_state *state;
+    *report = (struct weir_report){WEIR_UNLIMITED, WEIR_UNLIMITED};
+    enum weir_mode mode = weir_enter(&state);
+    if (mode == WEIR_MODE_PASS)
+        return;
+    report->free_bytes = 0;  // unless we learn better: what is not listed is refused
+    if (mode == WEIR_MODE_NEW || weir_gpu_know(state, device) != 0)
+        return;
+    uint32_t number = (uint32_t)device;
+    uint32_t index = __atomic_load_n(&state->gpus[number].index, __ATOMIC_RELAXED);
+    int up = (int)__atomic_load_n(&state->link_up, __ATOMIC_RELAXED);
+    if (!__atomic_load_n(&state->control, __ATOMIC_ACQUIRE) || index == WEIR_NO_INDEX) {
+        if (!up)
+            ask(state, number, report);
+        return;
+    }
+    if (!read_page(state, number, index, report) && want_free && up)
+        ask(state, number, report);
+}

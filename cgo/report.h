@@ -1,0 +1,20 @@
+// report.h: what a program is told about memory under a cap: total = min(cap, the card), free =
+// what an allocation could still get. Without a cap the driver's answer is given as it is.
+#ifndef WEIR_REPORT_H
+#define WEIR_REPORT_H
+
+#include "cuda.h"
+#include "state.h"
+
+// WEIR_UNLIMITED in both where there is no cap.
+struct weir_report {
+    uint64_t cap_bytes;
+    uint64_t free_bytes;  // what one allocation of this process could still get of the cap
+};
+
+// Finds out about a device; free_bytes only where `want_free` is not 0. Costs no system call while
+// this process alone holds memory of the GPU in its container; else a round trip to the agent, or
+// an estimate where that is away.
+void weir_report(CUdevice device, int want_free, struct weir_report *report);
+
+#endif

@@ -1,0 +1,60 @@
+#!/bin/bash
+# Runs the benchmarks: run.sh [--section NAME] [--long]. Without a section, all of them. The last line
+# of each promise says: name, promised, got, holds. It fails if a promise does not hold.
+#
+# WEIR_BENCH_RIVALS names other libraries to preload and put beside weir's, separated by blanks.
+set -euo pipefail
+# shellcheck source=tests/demo/node.sh
+. "$(dirname "$0")/../demo/node.sh"
+sections=(overhead)
+long=()
+rivals=${WEIR_BENCH_RIVALS:-}
+
+usage() {
+    echo "usage: run.sh [--section $(IFS='|' && echo "${sections[*]}")] [--long]" >&2
+    exit 2
+}
+
+# What libweir.so costs each driver call, over a driver whose calls return at once. The library has an
+# agent and a cap, as it does in use; the agent gets its GPU from a simulated machine, and the null
+# driver shows a GPU of the same UUID.
+overhead() {
+    local library uuid preloads=()
+    node_start a30
+    uuid=$("$weir" sim status --dir "$WEIR_SIM" -o json | sed -n 's/.*"uuid": *"\([^"]*\)".*/\1/p' | head -n 1)
+    for library in $rivals; do preloads+=(--preload "$library"); done
+    WEIR_NULL_UUIDS=$uuid "$weir" run --name overhead --memory 256MiB -- \
+        env -u LD_PRELOAD "$top/build/bench/overhead" "${long[@]}" \
+        --preload "$top/build/libweir.so" "${preloads[@]}"
+}
+
+run_section() {
+    echo "== $1"
+    case $1 in
+    overhead) overhead ;;
+    *)
+        echo "run.sh: no section $1 in this version; there is: ${sections[*]}" >&2
+        return 2
+        ;;
+    esac
+}
+
+chosen=("${sections[@]}")
+while [ $# -gt 0 ]; do
+    case $1 in
+    --long) long=(--long) ;;
+    --section)
+        [ $# -gt 1 ] || usage
+        chosen=("$2")
+        shift
+        ;;
+    *) usage ;;
+    esac
+    shift
+done
+failed=0
+for section in "${chosen[@]}"; do
+    # Each in a shell of its own, with a node of its own.
+    (run_section "$section") || failed=$?
+done
+exit "$failed"

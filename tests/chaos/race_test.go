@@ -1,0 +1,166 @@
+// Package chaos tests weir while processes and the agent are killed and stopped at random moments.
+//
+// The numbers of kills and tries are those that weir promises. WEIR_TEST_SCALE multiplies them: a
+// whole number or a fraction. Every test prints its seed; WEIR_TEST_SEED repeats one.
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/tests/e2e/node"
+)
+
+const (
+	mib         = int64(1) << 20
+	outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
+	racers      = 64
+	cap64       = 64 * mib
+)
+
+// scaled is how many times something is done.
+func scaled(t *testing.T, count int) int {
+	t.Helper()
+	text := os.Getenv("WEIR_TEST_SCALE")
+	if text == "" {
+		return count
+	}
+	scale, err := strconv.ParseFloat(text, 64)
+	if err != nil || scale <= 0 {
+		t.Fatalf("WEIR_TEST_SCALE=%q: want a number above 0", text)
+	}
+	return max(1, int(float64(count)*scale))
+}
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("WEIR_TEST_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("WEIR_TEST_SEED=%q: %v", text, err)
+		}
+	}
+	t.Logf("WEIR_TEST_SEED=%d", seed)
+	return seed
+}
+
+// crowd is the end of a run of clients/crowd.c, where all stand still.
+type crowd struct {
+	*node.Program
+	values map[string]int64
+}
+
+func crowdArguments(t *testing.T, kills int, mode string, seed uint64) []string {
+	return []string{node.Build(t, "e2e/crowd"), strconv.Itoa(racers), strconv.Itoa(kills),
+		strconv.FormatInt(cap64, 10), mode, strconv.FormatUint(seed, 10)}
+}
+
+// watch waits for the crowd's verdict; while is called meanwhile, again and again.
+func watch(t *testing.T, p *node.Program, while func()) crowd {
+	t.Helper()
+	lines := make(chan string, 1)
+	go func() { lines <- p.LineWithin(5 * time.Minute) }()
+	for {
+		select {
+		case line := <-lines:
+			if !strings.HasPrefix(line, "sum ") {
+				t.Fatalf("the crowd says %q\n%s", line, p.Stderr())
+			}
+			t.Log(line)
+			words := strings.Fields(line)
+			c := crowd{Program: p, values: map[string]int64{}}
+			for i := 0; i+1 < len(words); i += 2 {
+				c.values[words[i]], _ = strconv.ParseInt(words[i+1], 10, 64)
+			}
+			return c
+		default:
+			while()
+		}
+	}
+}
+
+func idle() { time.Sleep(10 * time.Millisecond) }
+
+// 64 processes of one container race for the last bytes, and are killed at random: the card's own
+// books, looked into after every allocation, are never above the cap; what fits is given; what the
+// dead held is free at once. In "fair" mode no refusal is ever right, and none may happen.
+func TestRaceForTheLastBytes(t *testing.T) {
+	for mode, kills := range map[string]int{"greedy": 700, "fair": 300} {
+		t.Run(mode, func(t *testing.T) {
+			n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "512B")})
+			arguments := crowdArguments(t, scaled(t, kills), mode, seed(t))
+			p := n.Run(node.RunOptions{Name: "crowd", Memory: "64MiB"}, arguments[0], arguments[1:]...)
+			c := watch(t, p, idle)
+			if mode == "greedy" && (c.values["peak"] != cap64 || c.values["refusals"] == 0) {
+				t.Errorf("the race was none: peak %d of %d, %d refusals", c.values["peak"], cap64, c.values["refusals"])
+			}
+			if used, charged := n.Use("crowd"); used != c.values["sum"] || charged > cap64 {
+				t.Errorf("the living hold %d bytes; inspect says %d used, %d charged", c.values["sum"], used, charged)
+			}
+			endCrowd(t, n, c)
+		})
+	}
+}
+
+// endCrowd lets the crowd end and checks that nothing of it is left.
+func endCrowd(t *testing.T, n *node.Node, c crowd) {
+	t.Helper()
+	if code, rest := c.Wait(time.Minute); code != 0 || len(rest) != 0 {
+		t.Errorf("the crowd ends with %d and says %q", code, rest)
+	}
+	n.Eventually(func() string {
+		if left := n.Containers(); len(left) != 0 {
+			return fmt.Sprintf("%d containers are left: %+v", len(left), left)
+		}
+		return ""
+	})
+	n.AgentAlive()
+}
+
+// The same race while the agent is killed and restarted again and again.
+func TestRaceWhileTheAgentRestarts(t *testing.T) {
+	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "512B")})
+	random := rand.New(rand.NewPCG(seed(t), 1))
+	arguments := crowdArguments(t, scaled(t, 400), "greedy", random.Uint64())
+	p := n.Run(node.RunOptions{Name: "crowd", Memory: "64MiB"}, arguments[0], arguments[1:]...)
+	restarts := 0
+	c := watch(t, p, func() {
+		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
+		n.KillAgent()
+		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+		n.StartAgent()
+		restarts++
+	})
+	t.Logf("%d restarts of the agent meanwhile", restarts)
+	if used, charged := n.Use("crowd"); used != c.values["sum"] || charged > cap64 {
+		t.Errorf("the living hold %d bytes; inspect says %d used, %d charged", c.values["sum"], used, charged)
+	}
+	endCrowd(t, n, c)
+}
+
+// 1,000 SIGKILLs of clients of the simulated GPU, without weir: what the dead held is free within
+// 100 ms, nobody hangs, the data of the living are intact (each racer checks its own).
+func TestKilledClientsOfTheSimulatedGPU(t *testing.T) {
+	// One granule of 64 KiB more than the crowd's cap, for the contexts.
+	n := node.Start(t, node.Options{NoAgent: true, Machine: node.Machine("65600KiB", "512B")})
+	ptx := filepath.Join(node.Root(t), "tests/sim/kernels/spin.ptx")
+	arguments := crowdArguments(t, scaled(t, 1000), "bare", seed(t))
+	p := n.Bare("/usr/bin/env", append([]string{"CROWD_PTX=" + ptx}, arguments...)...)
+	c := watch(t, p, idle)
+	if c.values["launches"] == 0 || c.values["refusals"] == 0 {
+		t.Errorf("no kernel was launched, or the card was never full: %v", c.values)
+	}
+	if took := time.Duration(c.values["death-us-max"]) * time.Microsecond; took > 100*time.Millisecond {
+		t.Errorf("the memory of a killed process was free only after %s", took)
+	}
+	if code, rest := c.Wait(time.Minute); code != 0 || len(rest) != 0 {
+		t.Errorf("the crowd ends with %d and says %q", code, rest)
+	}
+}

@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/tests/e2e/node"
+)
+
+// nobody is an ordinary user that every Debian has.
+const nobody = "65534"
+
+// asOrdinaryUser is a command that runs as one: as nobody, with nothing of root's environment, where
+// the test runs as root; else as whoever runs the test.
+func asOrdinaryUser(ctx context.Context, program string) *exec.Cmd {
+	if os.Getuid() != 0 {
+		return exec.CommandContext(ctx, program)
+	}
+	return exec.CommandContext(ctx, "setpriv", "--reuid", nobody, "--regid", nobody, "--clear-groups",
+		"--no-new-privs", "env", "-i", "PATH=/usr/bin:/bin", "HOME=/nonexistent", program)
+}
+
+func demo(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"weir", "sim/libcuda.so.1", "demo/trainer", "demo/inference"} {
+		node.Build(t, name)
+	}
+	return filepath.Join(node.Root(t), "tests/demo/demo.sh")
+}
+
+// leftovers are the directories that node.sh makes.
+func leftovers() []string {
+	found, _ := filepath.Glob("/tmp/weir-??????")
+	return found
+}
+
+// The demo is the whole path: machine, agent, two programs, refusal, live raise. An ordinary user
+// can go it, without a cgroup, without /run/weir, and it leaves nothing behind.
+func TestDemoAsOrdinaryUser(t *testing.T) {
+	script := demo(t)
+	_, systemBefore := os.Stat("/run/weir")
+	before := leftovers()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	start := time.Now()
+	out, err := asOrdinaryUser(ctx, script).CombinedOutput()
+	took := time.Since(start)
+	said := string(out)
+	t.Logf("%safter %s", said, took.Round(time.Second/10))
+	if err != nil {
+		t.Fatalf("the demo failed: %v", err)
+	}
+	if took > time.Minute {
+		t.Errorf("the demo takes %s, more than a minute", took)
+	}
+	for _, want := range []string{
+		"simulated", "scale 1/64", "weir ps", "REFUSED", "denied", "caps set trainer", "got it", "has all",
+		"every result the same as on the CPU",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the demo does not say %q", want)
+		}
+	}
+	if after := leftovers(); len(after) > len(before) {
+		t.Errorf("the demo leaves %v behind", after)
+	}
+	if _, err := os.Stat("/run/weir"); errors.Is(systemBefore, os.ErrNotExist) && err == nil {
+		t.Error("the demo has made /run/weir")
+	}
+}
+
+// A demo that is interrupted cleans up too.
+func TestInterruptedDemoLeavesNothing(t *testing.T) {
+	command := exec.Command(demo(t))
+	before := leftovers()
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group := -command.Process.Pid
+	t.Cleanup(func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+	time.Sleep(time.Second)
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the demo does not end after SIGTERM")
+	}
+	if err := syscall.Kill(group, 0); err == nil {
+		t.Error("processes of the interrupted demo are left")
+	}
+	if after := leftovers(); len(after) > len(before) {
+		t.Errorf("the interrupted demo leaves %v behind", after)
+	}
+}
+
+// `weir run` itself is killed. Its program may live on, under its cap; when that has ended too, nothing
+// is left.
+func TestRunItselfIsKilled(t *testing.T) {
+	n := node.Start(t, node.Options{})
+	puppets := n.Puppets(1, node.RunOptions{Name: "orphan", Memory: "64MiB"})
+	p := puppets[0]
+	p.OK("init")
+	p.OK("alloc %d", 32*mib)
+	container := n.Container("orphan")
+	if err := syscall.Kill(container.PID, syscall.SIGKILL); err != nil {
+		t.Fatalf("killing weir run, pid %d: %v", container.PID, err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if syscall.Kill(p.PID(), 0) == nil {
+		if code := p.Code("alloc %d", 48*mib); code == 0 {
+			t.Error("an orphan allocates past its cap")
+		}
+	}
+	_ = syscall.Kill(p.PID(), syscall.SIGKILL)
+	n.Eventually(func() string {
+		if left := n.Containers(); len(left) != 0 {
+			return "the container is still listed"
+		}
+		return ""
+	})
+	n.Eventually(func() string {
+		if gpu := books(t, n); gpu.UsedBytes != 0 {
+			return number(gpu.UsedBytes) + " bytes of the card are in use"
+		}
+		return ""
+	})
+}

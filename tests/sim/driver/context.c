@@ -1,0 +1,484 @@
+// context.c: primary and created contexts, and each thread's stack of current ones.
+//
+// A context takes device memory of the machine from its creation to its end. Destroying one waits
+// for its data (not for its time): nothing of it is touched afterwards. A thread's stack may hold
+// a context that another thread destroyed; the pool tells.
+#include "driver.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define STACK_MOST 64
+
+static __thread struct {
+    struct context *contexts[STACK_MOST];
+    uint64_t ids[STACK_MOST];
+    unsigned depth;
+} stack;
+
+// ---- The current context ----
+
+CUresult context_current(struct context **context) {
+    if (!stack.depth || !stack.contexts[stack.depth - 1])
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *context = pool_get(&driver.contexts, stack.contexts[stack.depth - 1]);
+    if (!*context || (*context)->id != stack.ids[stack.depth - 1])
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return (*context)->error;
+}
+
+CUresult context_enter(struct context **context) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    rc = context_current(context);
+    return rc ? driver_leave(rc) : CUDA_SUCCESS;
+}
+
+static struct context *from_handle(CUcontext handle) {
+    return pool_get(&driver.contexts, handle);
+}
+
+static void set_top(struct context *context) {
+    stack.contexts[stack.depth - 1] = context;
+    stack.ids[stack.depth - 1] = context ? context->id : 0;
+}
+
+static CUresult push(struct context *context) {
+    if (stack.depth == STACK_MOST)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    stack.depth++;
+    set_top(context);
+    return CUDA_SUCCESS;
+}
+
+// ---- Making and ending ----
+
+static struct context *context_init(uint32_t gpu, uint32_t number, unsigned flags) {
+    struct context *context = pool_take(&driver.contexts);
+    struct op *ops = calloc(SIM_QUEUE_MAX, sizeof *ops);
+    if (!context || !ops) {
+        free(ops);
+        if (context)
+            pool_drop(&driver.contexts, context);
+        return NULL;
+    }
+    context->gpu = gpu;
+    context->machine = number;
+    context->flags = flags;
+    context->version = 3020;
+    context->id = ++driver.ids;
+    context->ops = ops;
+    context->legacy = (struct stream){.context = context, .id = ++driver.ids};
+    context->limits[CU_LIMIT_STACK_SIZE] = 1024;
+    context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+    context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+    context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+    context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+    context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    driver.by_machine[number] = context;
+    return context;
+}
+
+static CUresult context_make(uint32_t gpu, unsigned flags, struct context **context) {
+    uint64_t create_ns = driver.config->gpus[gpu].context_create_ns;
+    uint32_t number;
+    if (sim_context_open(driver.machine, gpu, &number))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *context = context_init(gpu, number, flags);
+    if (!*context) {
+        sim_context_close(driver.machine, number);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (create_ns) {
+        struct timespec time = {.tv_sec = (time_t)(create_ns / 1000000000u),
+                                .tv_nsec = (long)(create_ns % 1000000000u)};
+        pthread_mutex_unlock(&driver.lock);
+        nanosleep(&time, NULL);
+        pthread_mutex_lock(&driver.lock);
+    }
+    return CUDA_SUCCESS;
+}
+
+static void context_end(struct context *context) {
+    context_forget_ops(context);
+    modules_drop(context);
+    streams_drop(context);
+    memory_drop(context);
+    driver.by_machine[context->machine] = NULL;
+    sim_context_close(driver.machine, context->machine);
+    free(context->ops);
+    if (driver.primary[context->gpu] == context)
+        driver.primary[context->gpu] = NULL;
+    pool_drop(&driver.contexts, context);
+}
+
+static CUresult create(CUcontext *out, unsigned flags, CUdevice device, unsigned version) {
+    if (!out || flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    if (!device_ok(device))
+        return driver_leave(CUDA_ERROR_INVALID_DEVICE);
+    struct context *context;
+    rc = context_make((uint32_t)device, flags, &context);
+    if (!rc) {
+        context->version = version;
+        rc = push(context);
+        if (rc)
+            context_end(context);
+        else
+            *out = (CUcontext)context;
+    }
+    return driver_leave(rc);
+}
+
+API cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device) {
+    return create(context, flags, device, 3010);
+}
+
+API cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device) {
+    return create(context, flags, device, 3020);
+}
+
+// Execution affinity is not modelled: a non-empty list is refused as on a card without MPS.
+API cuCtxCreate_v3(CUcontext *context, const void *affinity, int count, unsigned int flags,
+                   CUdevice device) {
+    (void)affinity;
+    return count ? CUDA_ERROR_NOT_SUPPORTED : create(context, flags, device, 3020);
+}
+
+API cuCtxDestroy_v2(CUcontext handle) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    struct context *context = from_handle(handle);
+    if (!context || context->primary)
+        return driver_leave(CUDA_ERROR_INVALID_CONTEXT);
+    uint64_t id = context->id;
+    context_wait(context);
+    if (from_handle(handle) == context && context->id == id) {
+        if (stack.depth && stack.contexts[stack.depth - 1] == context)
+            stack.depth--;
+        context_end(context);
+    }
+    return driver_leave(CUDA_SUCCESS);
+}
+
+API cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle); }
+
+// ---- Primary contexts ----
+
+API cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    if (!out || !device_ok(device))
+        return driver_leave(out ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE);
+    struct context *context = driver.primary[device];
+    if (!context) {
+        rc = context_make((uint32_t)device, driver.primary_flags[device], &context);
+        if (rc)
+            return driver_leave(rc);
+        // Another thread may have made it while the creation took its time.
+        if (driver.primary[device]) {
+            context_end(context);
+            context = driver.primary[device];
+        }
+        context->primary = true;
+        driver.primary[device] = context;
+    }
+    context->references++;
+    *out = (CUcontext)context;
+    return driver_leave(CUDA_SUCCESS);
+}
+
+static CUresult primary_end(CUdevice device, bool reset) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    if (!device_ok(device))
+        return driver_leave(CUDA_ERROR_INVALID_DEVICE);
+    struct context *context = driver.primary[device];
+    if (!context)
+        return driver_leave(reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT);
+    if (reset || --context->references == 0) {
+        uint64_t id = context->id;
+        context_wait(context);
+        if (driver.primary[device] == context && context->id == id)
+            context_end(context);
+    }
+    return driver_leave(CUDA_SUCCESS);
+}
+
+API cuDevicePrimaryCtxRelease_v2(CUdevice device) { return primary_end(device, false); }
+API cuDevicePrimaryCtxRelease(CUdevice device) { return primary_end(device, false); }
+API cuDevicePrimaryCtxReset_v2(CUdevice device) { return primary_end(device, true); }
+API cuDevicePrimaryCtxReset(CUdevice device) { return primary_end(device, true); }
+
+API cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    if (!device_ok(device))
+        return driver_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (!flags || !active)
+        return driver_leave(CUDA_ERROR_INVALID_VALUE);
+    *active = driver.primary[device] != NULL;
+    *flags = *active ? driver.primary[device]->flags : driver.primary_flags[device];
+    return driver_leave(CUDA_SUCCESS);
+}
+
+API cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    if (!device_ok(device))
+        return driver_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+        return driver_leave(CUDA_ERROR_INVALID_VALUE);
+    driver.primary_flags[device] = flags;
+    if (driver.primary[device])
+        driver.primary[device]->flags = flags;
+    return driver_leave(CUDA_SUCCESS);
+}
+
+API cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    bool active = device_ok(device) && driver.primary[device];
+    driver_leave(CUDA_SUCCESS);
+    return active ? CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE
+                  : cuDevicePrimaryCtxSetFlags_v2(device, flags);
+}
+
+// ---- The thread's stack ----
+
+API cuCtxPushCurrent_v2(CUcontext handle) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    struct context *context = from_handle(handle);
+    return driver_leave(context ? push(context) : CUDA_ERROR_INVALID_CONTEXT);
+}
+
+API cuCtxPushCurrent(CUcontext handle) { return cuCtxPushCurrent_v2(handle); }
+
+API cuCtxPopCurrent_v2(CUcontext *handle) {
+    CUresult rc = driver_check();
+    if (rc)
+        return rc;
+    if (!stack.depth)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    stack.depth--;
+    if (handle)
+        *handle = (CUcontext)stack.contexts[stack.depth];
+    return CUDA_SUCCESS;
+}
+
+API cuCtxPopCurrent(CUcontext *handle) { return cuCtxPopCurrent_v2(handle); }
+
+API cuCtxSetCurrent(CUcontext handle) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    struct context *context = from_handle(handle);
+    if (handle && !context)
+        return driver_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (!handle && stack.depth)
+        stack.depth--;
+    else if (handle && stack.depth)
+        set_top(context);
+    else if (handle)
+        rc = push(context);
+    return driver_leave(rc);
+}
+
+API cuCtxGetCurrent(CUcontext *handle) {
+    CUresult rc = driver_check();
+    if (rc)
+        return rc;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    *handle = stack.depth ? (CUcontext)stack.contexts[stack.depth - 1] : NULL;
+    return CUDA_SUCCESS;
+}
+
+API cuCtxSynchronize(void) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    return rc ? rc : driver_leave(context_wait(context));
+}
+
+// ---- Properties of the current context ----
+
+API cuCtxGetDevice(CUdevice *device) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    if (device)
+        *device = (CUdevice)context->gpu;
+    return driver_leave(device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+API cuCtxGetFlags(unsigned int *flags) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    if (flags)
+        *flags = context->flags;
+    return driver_leave(flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+API cuCtxSetFlags(unsigned int flags) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    bool good = !(flags & ~(unsigned)CU_CTX_FLAGS_MASK);
+    if (good)
+        context->flags = flags;
+    return driver_leave(good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+API cuCtxGetId(CUcontext handle, unsigned long long *id) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    struct context *context = from_handle(handle);
+    if (!handle)
+        rc = context_current(&context);
+    if (!rc && !context)
+        rc = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (!rc && !id)
+        rc = CUDA_ERROR_INVALID_VALUE;
+    if (!rc)
+        *id = context->id;
+    return driver_leave(rc);
+}
+
+API cuCtxGetApiVersion(CUcontext handle, unsigned int *version) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    struct context *context = from_handle(handle);
+    if (!handle)
+        rc = context_current(&context);
+    if (!rc && !context)
+        rc = CUDA_ERROR_INVALID_CONTEXT;
+    if (!rc && !version)
+        rc = CUDA_ERROR_INVALID_VALUE;
+    if (!rc)
+        *version = context->version;
+    return driver_leave(rc);
+}
+
+API cuCtxGetLimit(size_t *value, CUlimit limit) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    if (!value)
+        return driver_leave(CUDA_ERROR_INVALID_VALUE);
+    if ((unsigned)limit >= CU_LIMIT_MAX)
+        return driver_leave((CUresult)215);
+    *value = context->limits[limit];
+    return driver_leave(CUDA_SUCCESS);
+}
+
+API cuCtxSetLimit(CUlimit limit, size_t value) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    if ((unsigned)limit >= CU_LIMIT_MAX)
+        return driver_leave((CUresult)215);
+    context->limits[limit] = value;
+    return driver_leave(CUDA_SUCCESS);
+}
+
+static CUresult get_int(int *value, size_t offset) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    if (value)
+        *value = *(int *)((char *)context + offset);
+    return driver_leave(value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUresult set_int(int value, int most, size_t offset) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    if (value >= 0 && value <= most)
+        *(int *)((char *)context + offset) = value;
+    return driver_leave(value >= 0 && value <= most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+API cuCtxGetCacheConfig(int *config) {
+    return get_int(config, offsetof(struct context, cache_config));
+}
+
+API cuCtxSetCacheConfig(int config) {
+    return set_int(config, 3, offsetof(struct context, cache_config));
+}
+
+API cuCtxGetSharedMemConfig(int *config) {
+    return get_int(config, offsetof(struct context, shared_config));
+}
+
+API cuCtxSetSharedMemConfig(int config) {
+    return set_int(config, 2, offsetof(struct context, shared_config));
+}
+
+API cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    if (least)
+        *least = 0;
+    if (greatest)
+        *greatest = -5;
+    return driver_leave(CUDA_SUCCESS);
+}
+
+API cuCtxResetPersistingL2Cache(void) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    return rc ? rc : driver_leave(CUDA_SUCCESS);
+}
+
+// ---- Peers ----
+
+static CUresult set_peer(CUcontext handle, bool enable) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    struct context *peer = from_handle(handle);
+    if (!peer)
+        return driver_leave(CUDA_ERROR_INVALID_CONTEXT);
+    uint64_t bit = UINT64_C(1) << peer->gpu;
+    if (peer->gpu == context->gpu)
+        rc = CUDA_ERROR_INVALID_DEVICE;
+    else if (enable && context->peers & bit)
+        rc = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    else if (!enable && !(context->peers & bit))
+        rc = CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    else
+        context->peers ^= bit;
+    return driver_leave(rc);
+}
+
+API cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
+    return flags ? CUDA_ERROR_INVALID_VALUE : set_peer(peer, true);
+}
+
+API cuCtxDisablePeerAccess(CUcontext peer) { return set_peer(peer, false); }

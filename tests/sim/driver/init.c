@@ -1,0 +1,128 @@
+// init.c: cuInit, what every call checks first, versions and the profiler's switches.
+//
+// A child forked from an initialised process is cut off for good, as with a real driver: the page
+// `here` is wiped by the fork, and neither the machine nor device memory is mapped in the child.
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define VERSION_WITHOUT_MACHINE 12020
+#define PAGE 4096
+
+struct driver driver = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .contexts = {.bytes = sizeof(struct context), .most = SIM_CONTEXTS_MAX},
+    .streams = {.bytes = sizeof(struct stream), .most = 1u << 16},
+    .events = {.bytes = sizeof(struct event), .most = 1u << 20},
+    .modules = {.bytes = sizeof(struct module), .most = 1u << 16},
+    .functions = {.bytes = sizeof(struct function), .most = 1u << 18},
+};
+
+// One word in a page that is zero in a forked child: 1 once cuInit has succeeded.
+static int *here;
+static __thread bool in_callback;
+
+CUresult driver_check(void) {
+    int *word = __atomic_load_n(&here, __ATOMIC_ACQUIRE);
+    if (!word || !__atomic_load_n(word, __ATOMIC_RELAXED))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return in_callback ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
+void driver_in_callback(bool inside) { in_callback = inside; }
+
+CUresult driver_enter(void) {
+    CUresult rc = driver_check();
+    if (!rc)
+        pthread_mutex_lock(&driver.lock);
+    return rc;
+}
+
+CUresult driver_leave(CUresult result) {
+    pthread_mutex_unlock(&driver.lock);
+    return result;
+}
+
+bool device_ok(CUdevice device) {
+    return device >= 0 && (uint32_t)device < driver.config->gpu_count;
+}
+
+// Maps the machine once; the version can be asked for before cuInit.
+static struct sim_machine *machine(void) {
+    char path[4096];
+    if (!driver.machine && !sim_machine_path(path, sizeof path) &&
+        !sim_machine_open(path, &driver.machine))
+        driver.config = sim_machine_config(driver.machine);
+    return driver.machine;
+}
+
+// The clock of condition waits must be the machine's, which the host cannot set.
+static int conditions_init(void) {
+    pthread_condattr_t attributes;
+    int rc = pthread_condattr_init(&attributes);
+    if (!rc)
+        rc = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (!rc)
+        rc = pthread_cond_init(&driver.done, &attributes);
+    if (!rc)
+        rc = pthread_cond_init(&driver.work, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return rc;
+}
+
+static CUresult start(void) {
+    if (!machine())
+        return CUDA_ERROR_NO_DEVICE;
+    int *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (madvise(page, PAGE, MADV_WIPEONFORK) || conditions_init() || worker_start()) {
+        munmap(page, PAGE);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *page = 1;
+    __atomic_store_n(&here, page, __ATOMIC_RELEASE);
+    return CUDA_SUCCESS;
+}
+
+API cuInit(unsigned int flags) {
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (__atomic_load_n(&here, __ATOMIC_ACQUIRE))
+        return driver_check();
+    pthread_mutex_lock(&driver.lock);
+    CUresult rc = here ? CUDA_SUCCESS : start();
+    return driver_leave(rc);
+}
+
+API cuDriverGetVersion(int *version) {
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    // A child has the number, though not the machine.
+    static int known;
+    int value = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (!value) {
+        pthread_mutex_lock(&driver.lock);
+        value = machine() ? (int)driver.config->cuda_version : VERSION_WITHOUT_MACHINE;
+        pthread_mutex_unlock(&driver.lock);
+        __atomic_store_n(&known, value, __ATOMIC_RELAXED);
+    }
+    *version = value;
+    return CUDA_SUCCESS;
+}
+
+// No table is known: the tables' owner alone may say what they hold.
+API cuGetExportTable(const void **table, const CUuuid *id) {
+    return table && id ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}
+
+API cuProfilerInitialize(const char *config, const char *output, int mode) {
+    (void)config, (void)output, (void)mode;
+    CUresult rc = driver_check();
+    return rc ? rc : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+API cuProfilerStart(void) { return driver_check(); }
+API cuProfilerStop(void) { return driver_check(); }
