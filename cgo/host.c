@@ -1,8 +1,8 @@
 // host.c: what the library takes from its host process: functions of the C library and the
 // environment. Both are looked up in memory; nothing is imported strongly, so that a process
 // without a C library still loads.
-#include "objects.h"
 #include "hooks.h"
+#include "objects.h"
 
 extern char **environ;
 #pragma weak environ

@@ -1,5 +1,5 @@
-// The configuration file, weir.toml: strict, and every mistake in it is one line with file, line and
-// key. Values of all sources are judged by Set alone.
+// The configuration file, weir.toml: strict, and every mistake in it is one line with file, line
+// and key. Values of all sources are judged by Set alone.
 
 package config
 
@@ -96,7 +96,8 @@ func (c *Config) ReadFile(path string) error {
 		return fmt.Errorf("%s: more than 1MiB is no configuration file", path)
 	}
 	var keys fileKeys
-	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&keys); err != nil {
+	decoder := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
+	if err := decoder.Decode(&keys); err != nil {
 		return describe(path, err)
 	}
 	for _, key := range Keys {

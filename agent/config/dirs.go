@@ -1,5 +1,5 @@
-// Where an agent keeps its things and where the other commands look for it: a matter of the user and
-// the environment, both passed in.
+// Where an agent keeps its things and where the other commands look for it: a matter of the user
+// and the environment, both passed in.
 
 package config
 
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The system agent's places. An ordinary user's agent has its own, below the user's XDG directories.
+// The system agent's places. An ordinary user's agent has its own, in the user's XDG directories.
 const (
 	SystemRunDir   = "/run/weir"
 	SystemStateDir = "/var/lib/weir"

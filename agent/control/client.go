@@ -104,7 +104,9 @@ func (c *Client) EndRun(ctx context.Context, id string) error {
 }
 
 // ChangeCaps changes the caps of the container that ref names, or with DryRun says what would be.
-func (c *Client) ChangeCaps(ctx context.Context, ref string, change CapsChange) (CapsResult, error) {
+func (c *Client) ChangeCaps(
+	ctx context.Context, ref string, change CapsChange,
+) (CapsResult, error) {
 	var doc CapsDoc
 	path, err := pathOf("/v1/containers/", ref, "/caps")
 	if err == nil {

@@ -55,7 +55,8 @@ func sample() *controltest.Node {
 	return &controltest.Node{
 		Agent: control.AgentInfo{Version: "9", ABI: 1, PID: 7, GPUs: []control.GPU{{Name: "A30"}}},
 		List: []control.Container{
-			{ID: "c0ffee", Name: "trainer", Namespace: "default", Caps: control.Caps{MemoryBytes: ptr(int64(64))}},
+			{ID: "c0ffee", Name: "trainer", Namespace: "default",
+				Caps: control.Caps{MemoryBytes: ptr(int64(64))}},
 			{ID: "beef", Name: "odd name/x", Namespace: "k8s.io"},
 		},
 		Grant: control.RunGrant{ID: "r1", Socket: "/s", Library: "/l"},
@@ -101,7 +102,8 @@ func TestRoundTrips(t *testing.T) {
 	change := control.CapsChange{Set: control.Caps{Weight: ptr(2.5)}, Unset: []string{"memory"}}
 	result, err := client.ChangeCaps(ctx, "trainer", change)
 	wantResult := control.CapsResult{
-		Name: "trainer", Before: control.Caps{MemoryBytes: ptr(int64(64))}, After: control.Caps{Weight: ptr(2.5)},
+		Name: "trainer", Before: control.Caps{MemoryBytes: ptr(int64(64))},
+		After: control.Caps{Weight: ptr(2.5)},
 	}
 	if diff := cmp.Diff(wantResult, result); diff != "" || err != nil {
 		t.Errorf("ChangeCaps: %v %s", err, diff)
@@ -126,6 +128,10 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 			t.Errorf("message %q, want %q", err, node.Fail)
 		}
 	}
+	node.Fail = fmt.Errorf("%w: a bad name", control.ErrInvalid)
+	if _, err := client.Info(t.Context()); err == nil || err.Error() != "a bad name" {
+		t.Errorf("a message that began with its kind: %v", err)
+	}
 	node.Fail = errors.New("disk full")
 	_, err := client.Containers(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "disk full") {
@@ -149,7 +155,8 @@ func TestLimitsThatAreNone(t *testing.T) {
 		"unknown":         {Unset: []string{"colour"}},
 		"both":            {Set: control.Caps{Weight: ptr(1.0)}, Unset: []string{"weight"}},
 	} {
-		if _, err := client.ChangeCaps(t.Context(), "trainer", change); !errors.Is(err, control.ErrInvalid) {
+		_, err := client.ChangeCaps(t.Context(), "trainer", change)
+		if !errors.Is(err, control.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 		if change.Unset != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen makes the control socket, in place of one that a dead agent left; the caller has
-// the run directory to itself. It appears with its final mode: 0600, or 0660 for root's, whose group is
+// Listen makes the control socket, in place of one that a dead agent left; the caller has the run
+// directory to itself. It appears with its final mode: 0600, or 0660 for root's, whose group is
 // root too. Peer credentials decide in any case.
 func Listen(path string) (net.Listener, error) {
 	fresh := path + ".new"

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -208,7 +209,12 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusInternalServerError {
 		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
-	s.write(w, status, errorDoc{SchemaVersion, errorBody{kind, err.Error()}})
+	// The kind is told apart from the message, which need not begin with it.
+	message := err.Error()
+	for _, silent := range []error{ErrInvalid, ErrConflict} {
+		message = strings.TrimPrefix(message, silent.Error()+": ")
+	}
+	s.write(w, status, errorDoc{SchemaVersion, errorBody{kind, message}})
 }
 
 func (s *Server) write(w http.ResponseWriter, status int, doc any) {

@@ -1,4 +1,5 @@
-// What the two ends agree on besides the types of api.go: limits, documents, and how errors travel.
+// What the two ends agree on besides the types of api.go: limits, documents, and how errors
+// travel.
 
 package control
 

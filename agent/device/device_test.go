@@ -1,3 +1,5 @@
+// GPUs through the simulated NVML: each test has a machine of its own.
+
 package device
 
 import (

@@ -122,7 +122,7 @@ func (n *Node) processes(gpu int) map[int]int64 {
 	if n.opts.Devices == nil {
 		return nil
 	}
-	g := &n.gpus[gpu]
+	g := n.gpus[gpu]
 	if !g.asking.CompareAndSwap(false, true) {
 		return nil
 	}

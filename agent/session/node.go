@@ -46,7 +46,7 @@ type Node struct {
 	opts    Options
 	log     *slog.Logger
 	started time.Time
-	gpus    []gpu
+	gpus    []*gpu
 	byUUID  map[[16]byte]int
 	run     *runDir
 	library string // path of the installed library
@@ -157,7 +157,6 @@ func (n *Node) listGPUs() error {
 		return fmt.Errorf("the node has %d GPUs, and this version serves %d at most", len(list),
 			abi.GPUsMax)
 	}
-	n.gpus = make([]gpu, len(list))
 	for i, known := range list {
 		id, err := parseUUID(known.UUID)
 		if err != nil {
@@ -167,8 +166,7 @@ func (n *Node) listGPUs() error {
 			return fmt.Errorf("listing the GPUs: UUID %s is there twice", known.UUID)
 		}
 		n.byUUID[id] = i
-		g := &n.gpus[i]
-		g.index, g.id, g.uuid, g.known = known.Index, id, known.UUID, known
+		n.gpus = append(n.gpus, &gpu{index: known.Index, id: id, uuid: known.UUID, known: known})
 	}
 	return nil
 }

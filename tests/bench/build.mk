@@ -10,7 +10,7 @@ BUILD_TARGETS += $(BENCH_OUT)/libcuda.so.1
 $(BENCH_OUT):
 	mkdir -p $@
 
-$(BENCH_OUT)/libcuda.so.1: $(wildcard $(BENCH_DIR)/null/*) | $(BENCH_OUT)
+$(BENCH_OUT)/libcuda.so.1: $(wildcard $(BENCH_DIR)/null/*) cgo/symbols.def | $(BENCH_OUT)
 	$(CC) $(BENCH_CFLAGS) -fPIC -fvisibility=hidden -shared -Wl,-soname,libcuda.so.1 \
 	  -Wl,-z,now,-z,defs -o $@ $(wildcard $(BENCH_DIR)/null/*.c)
 

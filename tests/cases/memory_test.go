@@ -1,5 +1,7 @@
 package cases
 
+// M rows: memory accounting and caps; D rows: devices; and what else a container may rely on.
+
 import (
 	"fmt"
 	"strconv"

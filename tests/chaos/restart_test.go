@@ -1,5 +1,7 @@
 package chaos
 
+// The agent is killed and restarted under tenants that work or stand still.
+
 import (
 	"math/rand/v2"
 	"syscall"

@@ -6,7 +6,7 @@ DEMO_OUT := $(BUILD)/demo
 DEMO_KERNELS := tests/sim/kernels
 DEMO_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror -I$(DEMO_DIR) \
   -DDEMO_PTX_VECTOR_ADD='"$(DEMO_KERNELS)/vector_add.ptx"' \
-  -DDEMO_PTX_MATMUL='"$(DEMO_KERNELS)/matmul.ptx"'
+  -DDEMO_PTX_MATRIX_PRODUCT='"$(DEMO_KERNELS)/matrix_product.ptx"'
 
 BUILD_TARGETS += $(addprefix $(DEMO_OUT)/,trainer inference)
 
@@ -14,5 +14,5 @@ $(DEMO_OUT):
 	mkdir -p $@
 
 $(addprefix $(DEMO_OUT)/,trainer inference): $(DEMO_OUT)/%: $(DEMO_DIR)/%.c $(DEMO_DIR)/gpu.c \
-  $(DEMO_DIR)/gpu.h $(DEMO_KERNELS)/vector_add.ptx $(DEMO_KERNELS)/matmul.ptx | $(DEMO_OUT)
+  $(DEMO_DIR)/gpu.h $(DEMO_KERNELS)/vector_add.ptx $(DEMO_KERNELS)/matrix_product.ptx | $(DEMO_OUT)
 	$(CC) $(DEMO_CFLAGS) -o $@ $< $(DEMO_DIR)/gpu.c -ldl

@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-CARRY(kernels, DEMO_PTX_MATMUL);
+CARRY(kernels, DEMO_PTX_MATRIX_PRODUCT);
 
 enum { N = 32, TILE = 16, BATCH_MS = 50 };
 
 static uint64_t model;
 static float model_matrix[N * N];
-static void *matmul;
+static void *matrix_product;
 
 // Small whole numbers: the sums are exact, in whatever order they are made.
 static void fill(float *matrix, unsigned seed) {
@@ -53,9 +53,9 @@ static void serve(long mib, unsigned number) {
     uint64_t result = batch + sizeof(input);
     fill(input, number);
     must("cuMemcpyHtoD", cu.cuMemcpyHtoD_v2(batch, input, sizeof(input)));
-    void *parameters[] = {&result, &model, &batch, &n};
-    must("cuLaunchKernel", cu.cuLaunchKernel(matmul, N / TILE, N / TILE, 1, TILE, TILE, 1, 0, NULL,
-                                             parameters, NULL));
+    void *parameters[] = {&model, &batch, &result, &n};
+    must("cuLaunchKernel", cu.cuLaunchKernel(matrix_product, N / TILE, N / TILE, 1, TILE, TILE, 1,
+                                             0, NULL, parameters, NULL));
     must("cuMemcpyDtoH", cu.cuMemcpyDtoH_v2(output, result, sizeof(output)));
     check(output, input, number);
     must("cuMemFree", cu.cuMemFree_v2(batch));
@@ -79,7 +79,7 @@ int main(int arguments, char **argument) {
     long batch_mib = positive(argument[2], usage);
     unsigned batches = 0;
     gpu_open("inference");
-    matmul = gpu_kernel(kernels, "matmul");
+    matrix_product = gpu_kernel(kernels, "matrix_product");
     load_model(model_mib);
     say("holds a model of %ldMiB and serves batches of %ldMiB", model_mib, batch_mib);
     while (!asked_to_finish(BATCH_MS))

@@ -75,7 +75,7 @@ static bool grow(long step_mib) {
 
 static void update(struct block *block) {
     uint32_t part = PART;
-    void *parameters[] = {&block->weights, &block->weights, &gradient, &part};
+    void *parameters[] = {&block->weights, &gradient, &block->weights, &part};
     must("cuLaunchKernel", cu.cuLaunchKernel(vector_add, PART / THREADS, 1, 1, THREADS, 1, 1, 0,
                                              NULL, parameters, NULL));
     block->updates++;

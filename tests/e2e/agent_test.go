@@ -174,7 +174,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"run", "--memory", "-1GiB", "--", "/bin/true"}, []string{"--memory", "-1GiB"}},
 		{[]string{"run", "--memory", "1.5B", "--", "/bin/true"}, []string{"--memory", "1.5B"}},
 		{[]string{"run", "--memori", "1GiB", "--", "/bin/true"}, []string{"memori"}},
-		{[]string{"run"}, []string{"COMMAND"}},
+		{[]string{"run"}, []string{"command", "weir run"}},
 		{[]string{"caps", "set", "x"}, []string{"--memory"}},
 		{[]string{"caps", "set", "x", "--memory", ""}, []string{"--memory"}},
 		{[]string{"ps", "-o", "xml"}, []string{"xml", "json"}},

@@ -1,5 +1,7 @@
 package e2e
 
+// A client that nobody here wrote.
+
 import (
 	"os/exec"
 	"path/filepath"

@@ -1,3 +1,6 @@
+// The books of a machine as Go values and as the JSON of `weir sim status`. Invariant: a published
+// key keeps its name and meaning within one BooksSchema.
+
 package sim
 
 import "slices"

@@ -1,3 +1,5 @@
+// The ready-made machine files, which are part of the program, and how a machine is named.
+
 package sim
 
 import (

@@ -1,3 +1,6 @@
+// Where the keys of a machine file stand. It only serves messages: a text that it misunderstands
+// gets a wrong line number, never a wrong machine.
+
 package sim
 
 import (

@@ -1,3 +1,6 @@
+// Machine files: the ready-made ones, and that each mistake is told in one line that names the
+// file, the line and the key.
+
 package sim
 
 import (

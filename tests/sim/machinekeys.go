@@ -1,3 +1,6 @@
+// The keys of a machine file: one row each in the two tables, with what is accepted. Invariant:
+// what passes here is within bounds, so that sums and products of a few values fit 64 bits.
+
 package sim
 
 import (

@@ -1,3 +1,5 @@
+// Numbers with units, read exactly: no float is involved, so what a file says is what is used.
+
 package sim
 
 import (

@@ -1,14 +1,19 @@
+// Machines that are up: made, read and taken away, through the C sources. Invariant: what is not a
+// machine of weir's is neither replaced nor removed.
+
 package sim
 
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra -O2
 // #cgo LDFLAGS: -pthread
 // #include <stdlib.h>
-// #include "machine.h"
+// #include "layout.h"
 import "C"
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,11 +23,12 @@ import (
 	"unsafe"
 )
 
-// DefaultDir is where a machine is looked for when WEIR_SIM names no directory.
-const DefaultDir = C.SIM_DIRECTORY
-
-// ErrNoMachine says that a directory holds no simulated machine.
-var ErrNoMachine = errors.New("no simulated machine")
+var (
+	// ErrNoMachine says that a directory holds no simulated machine.
+	ErrNoMachine = errors.New("no simulated machine")
+	// ErrNotMachine says that a file has a machine's name and is none.
+	ErrNotMachine = errors.New("no file of a simulated machine")
+)
 
 // InUseError says that processes of a machine are alive.
 type InUseError struct {
@@ -35,26 +41,19 @@ func (e *InUseError) Error() string {
 		e.Dir, len(e.PIDs), e.PIDs)
 }
 
-// Dir is the directory of the machine that this process's environment names.
-func Dir() string {
-	if dir := os.Getenv("WEIR_SIM"); dir != "" {
-		return dir
-	}
-	return DefaultDir
-}
-
 func machinePath(dir string) string {
 	return filepath.Join(dir, C.SIM_FILE)
 }
 
 // Up makes a machine in a directory, which it makes too if need be. A machine that is there is
-// replaced if no process of it is alive; else the error is an *InUseError.
+// replaced if no process of it is alive; else the error is an *InUseError. ErrNotMachine: another
+// file is in its place. fs.ErrPermission: the directory is another user's.
 func Up(dir string, machine *Machine) error {
-	if err := checkUnused(dir); err != nil {
+	if err := checkReplaceable(dir, false); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the machine's directory: %w", err)
+	if err := makeDir(dir, os.Geteuid()); err != nil {
+		return err
 	}
 	config, err := machine.config()
 	if err != nil {
@@ -69,12 +68,11 @@ func Up(dir string, machine *Machine) error {
 }
 
 // Down takes a machine away. Processes of it that are alive are refused with an *InUseError,
-// unless force is set: they keep a machine that nobody else can see until they end.
+// unless force is set: they keep a machine that nobody else can see until they end. ErrNoMachine,
+// ErrNotMachine: there is none to take away.
 func Down(dir string, force bool) error {
-	if !force {
-		if err := checkUnused(dir); err != nil {
-			return err
-		}
+	if err := checkReplaceable(dir, force); err != nil {
+		return err
 	}
 	err := os.Remove(machinePath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,18 +84,35 @@ func Down(dir string, force bool) error {
 	return nil
 }
 
-// checkUnused returns an *InUseError where a machine has live processes. A file that is no
-// machine, or one of another version, has none.
-func checkUnused(dir string) error {
+// checkReplaceable says why the file of a directory's machine must stay: it is something else, or
+// a machine with live processes. One of another version of weir has none that could be seen.
+func checkReplaceable(dir string, force bool) error {
 	books, err := Status(dir)
-	if err != nil {
-		if errors.Is(err, ErrNoMachine) || errors.Is(err, syscall.EPROTO) {
-			return nil
-		}
+	switch {
+	case errors.Is(err, ErrNoMachine):
+		return nil
+	case errors.Is(err, syscall.EPROTO):
+		return checkMachineFile(machinePath(dir))
+	case err != nil:
 		return err
-	}
-	if len(books.LivePIDs) > 0 {
+	case len(books.LivePIDs) > 0 && !force:
 		return &InUseError{Dir: dir, PIDs: books.LivePIDs}
+	}
+	return nil
+}
+
+// checkMachineFile tells a machine of whatever version from another file, by its first word.
+func checkMachineFile(path string) error {
+	// Without O_NONBLOCK a pipe in its place would be waited for.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("looking at the machine: %w", err)
+	}
+	defer file.Close()
+	var magic [4]byte
+	_, err = io.ReadFull(file, magic[:])
+	if err != nil || binary.NativeEndian.Uint32(magic[:]) != C.SIM_MAGIC {
+		return fmt.Errorf("%s is %w", path, ErrNotMachine)
 	}
 	return nil
 }

@@ -1,3 +1,5 @@
+// Machines that are up, with processes of other programs in them.
+
 package sim
 
 import (
@@ -9,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -210,15 +213,61 @@ func TestMachineInUse(t *testing.T) {
 	}
 }
 
+// What is not a machine is nobody's to replace or remove, whatever its name.
 func TestForeignFileIsNoMachine(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "machine"), []byte("not one"), 0o600); err != nil {
-		t.Fatal(err)
+	for kind, put := range map[string]func(path string) error{
+		"text":  func(path string) error { return os.WriteFile(path, []byte("not one"), 0o600) },
+		"empty": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"pipe":  func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link":  func(path string) error { return os.Symlink("/dev/zero", path) },
+		"dir":   func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "machine")
+		if err := put(path); err != nil {
+			t.Fatal(err)
+		}
+		before, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, statusErr := Status(dir)
+		for verb, err := range map[string]error{
+			"status": statusErr, "up": Up(dir, small(t)), "down": Down(dir, false),
+			"down by force": Down(dir, true),
+		} {
+			if err == nil || errors.Is(err, ErrNoMachine) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %s: %v", kind, verb, err)
+			}
+		}
+		if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
+			t.Errorf("%s: it is gone: %v", kind, err)
+		}
 	}
-	if _, err := Status(dir); err == nil || !strings.Contains(err.Error(), "not a machine") {
+}
+
+// A machine of another version of weir cannot be read, but it can be replaced and taken away.
+func TestMachineOfAnotherVersion(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "machine")
+	age := func() {
+		t.Helper()
+		if err := Up(dir, small(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, 4096); err != nil {
+			t.Fatal(err)
+		}
+	}
+	age()
+	if _, err := Status(dir); err == nil || !strings.Contains(err.Error(), "not a machine of this") {
 		t.Errorf("status: %v", err)
 	}
-	if err := Up(dir, small(t)); err != nil {
-		t.Errorf("up over it: %v", err)
+	age() // over it
+	if err := Down(dir, false); err != nil {
+		t.Errorf("down: %v", err)
+	}
+	if _, err := Status(dir); !errors.Is(err, ErrNoMachine) {
+		t.Errorf("status after down: %v", err)
 	}
 }

@@ -2,5 +2,7 @@
 
 package main
 
+import library "weir/cgo"
+
 // version is that of this program, of the agent and of the library within it.
-const version = "0.1.0"
+const version = library.Version

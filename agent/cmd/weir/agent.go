@@ -1,5 +1,5 @@
-// `weir agent`: the daemon. Settings come from flags, environment and file in this order; the node and
-// its control socket live and end together.
+// `weir agent`: the daemon. Settings come from flags, environment and file in this order; the node
+// and its control socket live and end together.
 
 package main
 
@@ -27,28 +27,26 @@ func agentCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "agent",
 		Usage: "serve this node: keep caps, account for memory, answer the other commands",
-		Description: `Runs in the foreground until SIGTERM or SIGINT. When it serves, it prints one line that begins
-with "weir agent ready:" and tells systemd. Containers and caps survive a restart of the agent.
-Each flag has a key of the configuration file (with _ for -) and an environment variable; the
-flag wins over the environment, and that over the file.
+		Description: `Runs in the foreground until SIGTERM or SIGINT. When it serves, it prints one line
+that begins with "weir agent ready:" and tells systemd. Containers and caps survive a restart of
+the agent. Each flag has a key of the configuration file (with _ for -) and an environment
+variable; the flag wins over the environment, and that over the file.
 
 Examples:
   weir agent
   weir agent --run-dir /tmp/w/run --state-dir /tmp/w/state
   weir agent --config /etc/weir/weir.toml --log-level debug`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "config", Usage: "read `FILE`; else " + "/etc/weir/weir.toml, or " +
-				"~/.config/weir/weir.toml for an ordinary user, if it is there"},
-			&cli.StringFlag{Name: "run-dir", Usage: "keep sockets and credit records in `DIR`, best on a " +
-				"tmpfs; else /run/weir, or $XDG_RUNTIME_DIR/weir for an ordinary user"},
-			&cli.StringFlag{Name: "state-dir", Usage: "keep containers and caps in `DIR`; else " +
-				"/var/lib/weir, or ~/.local/state/weir for an ordinary user"},
-			&cli.StringFlag{Name: "nvml", Usage: "load NVML from `FILE`; else the system's " +
-				"libnvidia-ml.so.1"},
-			&cli.StringFlag{Name: "agent-wait", Usage: "let an allocation wait for an absent agent for at " +
-				"most `DURATION`; else 5s"},
-			&cli.StringFlag{Name: "log-level", Usage: "log to stderr from `LEVEL` on: debug, info, warn or " +
-				"error; else info"},
+			setting("config", "read `FILE`; else /etc/weir/weir.toml, or ~/.config/weir/weir.toml for an "+
+				"ordinary user, if it is there"),
+			setting("run-dir", "keep sockets and credit records in `DIR`, best on a tmpfs; else "+
+				"/run/weir, or $XDG_RUNTIME_DIR/weir for an ordinary user"),
+			setting("state-dir", "keep containers and caps in `DIR`; else /var/lib/weir, or "+
+				"~/.local/state/weir for an ordinary user"),
+			setting("nvml", "load NVML from `FILE`; else the system's libnvidia-ml.so.1"),
+			setting("agent-wait", "let an allocation wait for an absent agent for at most `DURATION`; "+
+				"else 5s"),
+			setting("log-level", "log to stderr from `LEVEL` on: debug, info, warn or error; else info"),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {
@@ -67,6 +65,8 @@ Examples:
 		},
 	}
 }
+
+func setting(name, usage string) cli.Flag { return &cli.StringFlag{Name: name, Usage: usage} }
 
 // agentConfig puts together defaults, file, environment and flags, each over the one before.
 func agentConfig(c *cli.Context, user config.User) (config.Config, error) {
@@ -105,7 +105,9 @@ type servedNode interface {
 }
 
 // serveAgent opens the node and serves it and its control socket until ctx ends.
-func serveAgent(ctx context.Context, settings config.Config, log *slog.Logger, out io.Writer) error {
+func serveAgent(
+	ctx context.Context, settings config.Config, log *slog.Logger, out io.Writer,
+) error {
 	node, err := openNode(settings, log)
 	if err != nil {
 		return err

@@ -34,8 +34,10 @@ func capsCommand() *cli.Command {
 func capFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "memory", Usage: "device memory on each GPU, a `SIZE` such as 8GiB"},
-		&cli.StringFlag{Name: "swap", Usage: "what it may hold beyond that, a `SIZE`; " + notEnforcedYet},
-		&cli.StringFlag{Name: "weight", Usage: "share of GPU time, a `NUMBER` such as 2; " + notEnforcedYet},
+		&cli.StringFlag{Name: "swap",
+			Usage: "what it may hold beyond that, a `SIZE`; " + notEnforcedYet},
+		&cli.StringFlag{Name: "weight",
+			Usage: "share of GPU time, a `NUMBER` such as 2; " + notEnforcedYet},
 	}
 }
 
@@ -121,7 +123,7 @@ func printCaps(out io.Writer, form string, list []control.Container) error {
 	var rows [][]string
 	for _, one := range list {
 		rows = append(rows, []string{
-			printable(one.Name), printable(one.Namespace), sizeOr(one.Caps.MemoryBytes, "-"),
+			printable(one.Name), orDash(one.Namespace), sizeOr(one.Caps.MemoryBytes, "-"),
 			notYet(sizeOr(one.Caps.SwapBytes, "-")), notYet(weightOr(one.Caps.Weight, "-")),
 		})
 	}

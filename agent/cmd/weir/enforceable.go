@@ -1,4 +1,5 @@
-// Whether the library can be loaded into a program at all. Judged from the file, without running it.
+// Whether the library can be loaded into a program at all. Judged from the file, without running
+// it.
 
 package main
 
@@ -37,7 +38,7 @@ func whyUnenforceable(path string) string {
 func inspectProgram(path string) (interpreter, reason string) {
 	file, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Sprintf("%s cannot be read, so weir cannot tell whether it could be enforced", path)
+		return "", path + " cannot be read, so weir cannot tell whether a library can be loaded into it"
 	}
 	defer file.Close()
 	head := make([]byte, 256)
@@ -104,7 +105,8 @@ func foreignOrStatic(path string, file *os.File) string {
 	}
 	native := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
 	if program.Class != elf.ELFCLASS64 || program.Machine != native {
-		return fmt.Sprintf("%s is a program for %v, and the library is for %v", path, program.Machine, native)
+		return fmt.Sprintf("%s is a program for %v, and the library is for %v", path,
+			program.Machine, native)
 	}
 	for _, segment := range program.Progs {
 		if segment.Type == elf.PT_INTERP {

@@ -115,7 +115,8 @@ func TestWhyUnenforceableSetuid(t *testing.T) {
 	} else if info, err := os.Stat(path); err != nil || info.Mode()&os.ModeSetuid == 0 {
 		t.Skip("no setuid program at hand")
 	}
-	if got := whyUnenforceable(path); !strings.Contains(got, "setuid") && !strings.Contains(got, "read") {
+	got := whyUnenforceable(path)
+	if !strings.Contains(got, "setuid") && !strings.Contains(got, "read") {
 		t.Errorf("%s: %q", path, got)
 	}
 }

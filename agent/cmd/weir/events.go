@@ -40,7 +40,8 @@ Examples:
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Usage: "only those of the last `DURATION`, such as 10m"},
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with new ones"},
-			&cli.StringSliceFlag{Name: "type", Usage: "only `TYPE`, such as denied or caps; may be repeated"},
+			&cli.StringSliceFlag{Name: "type",
+				Usage: "only `TYPE`, such as denied or caps; may be repeated"},
 			outputFlag(forms...), runDirFlag(),
 		},
 		Action: func(c *cli.Context) error {

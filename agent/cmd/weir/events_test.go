@@ -20,8 +20,8 @@ import (
 func TestEventLine(t *testing.T) {
 	now := time.Date(2026, 3, 4, 23, 0, 0, 0, time.Local)
 	event := control.Event{
-		Time: time.Date(2026, 3, 4, 12, 4, 11, 0, time.Local), Type: "denied", Container: "trainer", PID: 4121,
-		Message: "cuMemAlloc 2GiB: used 6.1GiB, cap 6GiB",
+		Time: time.Date(2026, 3, 4, 12, 4, 11, 0, time.Local), Type: "denied", Container: "trainer",
+		PID: 4121, Message: "cuMemAlloc 2GiB: used 6.1GiB, cap 6GiB",
 	}
 	const want = "12:04:11  denied      trainer       pid 4121  cuMemAlloc 2GiB: used 6.1GiB, cap 6GiB"
 	if got := eventLine(event, now); got != want {
@@ -141,7 +141,8 @@ func TestFollowSaysWhatWasDropped(t *testing.T) {
 	if err := f.run(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(talk.String(), "4 events were dropped") || strings.Count(out.String(), "\n") != 3 {
+	shown := strings.Count(out.String(), "\n")
+	if !strings.Contains(talk.String(), "4 events were dropped") || shown != 3 {
 		t.Errorf("said %q and %q", talk.String(), out.String())
 	}
 }

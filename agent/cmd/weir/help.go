@@ -26,7 +26,8 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 no permission, 5 agent
 
 const commandHelp = `{{.HelpName}}: {{.Usage}}
 
-Usage: {{.HelpName}}{{if .VisibleCommands}} COMMAND{{end}}{{if .VisibleFlags}} [FLAGS]{{end}}{{if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{if .VisibleCommands}}
+Usage: {{.HelpName}}{{if .VisibleCommands}} COMMAND{{end}}{{if .VisibleFlags}} [FLAGS]{{end}}
+{{- if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{if .VisibleCommands}}
 
 Commands:{{range .VisibleCommands}}
   {{printf "%-9s" .Name}}{{.Usage}}{{end}}{{end}}{{if .VisibleFlags}}

@@ -60,11 +60,11 @@ func inspectTable(out io.Writer, container control.Container, now time.Time) err
 	caps := container.Caps
 	fields := [][2]string{
 		{"container", printable(container.Name)},
-		{"namespace", printable(container.Namespace)},
+		{"namespace", orDash(container.Namespace)},
 		{"id", container.ID},
 		{"command", printable(strings.Join(container.Command, " "))},
 		{"pid", strconv.Itoa(container.PID)},
-		{"state", container.State},
+		{"state", orDash(container.State)},
 		{"age", age(container.Started, now)},
 		{"identity", container.Identity},
 		{"enforced", enforced(container)},

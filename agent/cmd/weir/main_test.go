@@ -61,7 +61,9 @@ func sampleNode(library string) *controltest.Node {
 		{
 			ID: "0123456789abcdef0123", Name: "trainer", Namespace: "default", Identity: "path", PID: 4120,
 			Command: []string{"python3", "train.py", "--data", "/srv/data/that/is/long"}, Started: started,
-			Caps:     control.Caps{MemoryBytes: ptr(int64(64 * mib)), Weight: ptr(2.0), SwapBytes: ptr(int64(mib))},
+			Caps: control.Caps{
+				MemoryBytes: ptr(int64(64 * mib)), Weight: ptr(2.0), SwapBytes: ptr(int64(mib)),
+			},
 			Enforced: true, Refused: 3, State: "running",
 			GPUs: []control.GPUUse{
 				{Index: 0, UUID: "GPU-0", CapBytes: ptr(int64(64 * mib)), ChargedBytes: 50 * mib,
@@ -84,7 +86,8 @@ func sampleNode(library string) *controltest.Node {
 	node.Append(control.Event{Time: at, Type: "agent", Message: "agent 9.8.7 started"})
 	node.Append(control.Event{Time: at, Type: "denied", Container: "trainer", Namespace: "default",
 		PID: 4121, GPUUUID: "GPU-0", Asked: ptr(int64(mib)), Used: ptr(int64(2)), Cap: ptr(int64(3)),
-		Message: "cuMemAlloc 1MiB: used 64MiB, cap 64MiB; raise it with `weir caps set trainer --memory SIZE`"})
+		Message: "cuMemAlloc 1MiB: used 64MiB, cap 64MiB; " +
+			"raise it with `weir caps set trainer --memory SIZE`"})
 	node.Append(control.Event{Time: time.Now().Add(-time.Minute), Type: "caps", Container: "legacy",
 		Namespace: "k8s.io", Message: "memory none -> 1GiB"})
 	return node

@@ -1,5 +1,5 @@
-// Tables, documents, sizes and ages: how all commands print. Invariant: what a tenant can choose, such
-// as its command, reaches the terminal without control characters.
+// Tables, documents, sizes and ages: how all commands print. Invariant: what a tenant can choose,
+// such as its command, reaches the terminal without control characters.
 
 package main
 
@@ -113,6 +113,14 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// orDash shows that there is nothing to show.
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return printable(text)
 }
 
 // enforced says whether a container's caps hold, and if not why.

@@ -76,7 +76,8 @@ func ps(c *cli.Context, agent *connection, form string) error {
 		return err
 	}
 	view := tableView{
-		wide: form == formWide, whole: c.Bool("no-trunc"), simulated: simulatedGPUs(info), now: time.Now(),
+		wide: form == formWide, whole: c.Bool("no-trunc"), simulated: simulatedGPUs(info),
+		now: time.Now(),
 	}
 	return printTable(out, view.header(), view.rows(list))
 }
@@ -162,7 +163,7 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 		name += " (ending)"
 	}
 	row := []string{
-		name, printable(container.Namespace), gpu,
+		name, orDash(container.Namespace), gpu,
 		config.FormatSize(used) + " / " + sizeOr(limit, "-"),
 		strconv.FormatInt(container.Refused, 10), strconv.Itoa(len(container.Sessions)),
 		container.Identity, notYet(weightOr(container.Caps.Weight, "-")), enforced(container),

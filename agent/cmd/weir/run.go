@@ -1,5 +1,5 @@
-// `weir run`: makes itself a container and runs a program in it. Invariant: a program that no cap can
-// hold is not started unless that was asked for, and then it is said.
+// `weir run`: makes itself a container and runs a program in it. Invariant: a program that no cap
+// can hold is not started unless that was asked for, and then it is said.
 
 package main
 
@@ -39,10 +39,10 @@ func runCommand() *cli.Command {
 		Name:      passesThrough,
 		Usage:     "run a program as a container, under caps",
 		ArgsUsage: "[--] COMMAND [ARGUMENT...]",
-		Description: `COMMAND and all it starts become one container: its caps hold for all of them together.
-Exits with COMMAND's code, 128+N if signal N ended it, 127 if it was not found, 126 if it could
-not be started. What cannot be capped is refused (5: no agent, 6: a program into which no library
-can be loaded, being statically linked, setuid or of another architecture).
+		Description: `COMMAND and all it starts become one container: its caps hold for all of them
+together. Exits with COMMAND's code, 128+N if signal N ended it, 127 if it was not found, 126 if
+it could not be started. What cannot be capped is refused (5: no agent, 6: a program into which
+no library can be loaded, being statically linked, setuid or of another architecture).
 
 Examples:
   weir run --memory 8GiB -- python3 train.py

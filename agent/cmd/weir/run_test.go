@@ -141,10 +141,12 @@ func openTerminal(t *testing.T) (terminal, line *os.File) {
 // A shell starts background jobs with SIGINT and SIGQUIT ignored; they must stay so.
 func TestRunKeepsIgnoredSignals(t *testing.T) {
 	r := startRun(t, "", func(cmd *exec.Cmd) {
-		cmd.Args = []string{"sh", "-c", `trap "" INT QUIT; exec "$0" run -- grep SigIgn /proc/self/status`, cmd.Path}
+		const script = `trap "" INT QUIT; exec "$0" run -- grep SigIgn /proc/self/status`
+		cmd.Args = []string{"sh", "-c", script, cmd.Path}
 		cmd.Path = "/bin/sh"
 	})
-	ignored, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(r.first, "SigIgn:")), 16, 64)
+	mask := strings.TrimSpace(strings.TrimPrefix(r.first, "SigIgn:"))
+	ignored, err := strconv.ParseUint(mask, 16, 64)
 	const want = 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGQUIT-1)
 	if err != nil || ignored&want != want || ignored&(1<<(syscall.SIGTERM-1)) != 0 {
 		t.Errorf("the child ignores %x (%q), want %x", ignored, r.first, want)

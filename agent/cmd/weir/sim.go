@@ -1,3 +1,6 @@
+// `weir sim`: simulated machines, made and shown. Only what a shell is to evaluate goes to the
+// stdout of `up`; every text for people says that the GPUs are simulated.
+
 package main
 
 import (
@@ -31,8 +34,9 @@ func simCommand() *cli.Command {
 
 func simDirFlag() cli.Flag {
 	return &cli.StringFlag{
-		Name:  "dir",
-		Usage: "keep the machine in `DIR`; else $WEIR_SIM, else " + sim.DefaultDir,
+		Name: "dir",
+		Usage: "the machine is in `DIR`; else in $WEIR_SIM, else " + sim.SystemDir +
+			", or $XDG_RUNTIME_DIR/weir-sim for an ordinary user",
 	}
 }
 
@@ -134,6 +138,10 @@ func simLibraries(given string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("finding %s: %w", given, err)
+	}
+	if strings.ContainsAny(dir, ":;") {
+		return "", usageError("%s: LD_LIBRARY_PATH cannot carry a path with : or ;; name another "+
+			"directory with --lib-dir", dir)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "libcuda.so.1")); err != nil {
 		return "", &codedError{exitNotFound, fmt.Sprintf("no simulated driver in %s: %v; build it "+
@@ -256,6 +264,8 @@ func simError(err error) error {
 		return usageError("%v", err)
 	case errors.As(err, &inUse):
 		return fmt.Errorf("%w; end them first, or take it down with weir sim down --force", err)
+	case errors.Is(err, sim.ErrNotMachine):
+		return fmt.Errorf("%w; name another directory with --dir", err)
 	case errors.Is(err, sim.ErrNoMachine):
 		return &codedError{exitNotFound, err.Error() + "; make one with weir sim up"}
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,4 +1,5 @@
-// How `weir run` keeps its program: in its process group, below its subreaper, no longer than itself.
+// How `weir run` keeps its program: in its process group, below its subreaper, no longer than
+// itself.
 
 package main
 

@@ -1,6 +1,6 @@
-// main.c: a program with the library linked in, over a driver of its own (driver.c). It reads one
-// command a line from its standard input and answers each with one line, so that a test can lead it
-// through any order of events.
+// main.c: a program with the library linked in, over a driver of its own (driver.c). It reads lines
+// of commands (separated by semicolons) from its standard input and answers each command with one
+// line, so that a test can lead it through any order of events.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -68,7 +68,8 @@ static void do_free(char **words) {
 static void do_info(char **words) {
     size_t free_bytes = 0, total_bytes = 0;
     if (!strcmp(words[0], "total")) {
-        say(CALL(weir_cuDeviceTotalMem_v2(&total_bytes, (int)number(words[1]))), total_bytes);
+        CUresult result = CALL(weir_cuDeviceTotalMem_v2(&total_bytes, (int)number(words[1])));
+        say(result, total_bytes);
         return;
     }
     CUresult result = CALL(weir_cuMemGetInfo_v2(&free_bytes, &total_bytes));
@@ -89,7 +90,8 @@ static void do_context(char **words) {
     } else if (!strcmp(words[0], "destroy")) {
         say(weir_cuCtxDestroy_v2(context), 0);
     } else if (!strcmp(words[0], "attach")) {
-        say(weir_cuCtxAttach(&context, 0), (uint64_t)(uintptr_t)context);
+        CUresult result = weir_cuCtxAttach(&context, 0);
+        say(result, (uint64_t)(uintptr_t)context);
     } else if (!strcmp(words[0], "detach")) {
         say(weir_cuCtxDetach(context), 0);
     } else if (!strcmp(words[0], "retain")) {
@@ -104,14 +106,16 @@ static void do_context(char **words) {
 
 // What the library believes about a GPU: owned and pending bytes, entries in the table.
 static void do_books(char **words) {
-    const struct weir_state *state = weir_state_page;
+    struct weir_state *state = weir_state_page;
     if (!state) {
         printf("ok none\n");
         return;
     }
     const struct weir_gpu *gpu = &state->gpus[number(words[1]) % WEIR_ORDINALS_MAX];
+    weir_lock(&state->lock);
     printf("ok %" PRIu64 " %" PRIu64 " %" PRIu64 " mode %u up %u\n", gpu->owned_bytes,
            gpu->pending_bytes, state->table.entries, state->mode, state->link_up);
+    weir_unlock(&state->lock);
 }
 
 static void do_driver(char **words) {
@@ -237,16 +241,21 @@ static void run_words(char **words) {
 }
 
 static void run_line(char *line) {
-    char *words[WORDS_MAX] = {0}, *next = NULL;
     if (!strncmp(line, "fork ", 5)) {
         do_fork(line + 5);
         return;
     }
+    char *after = strchr(line, ';');
+    if (after)
+        *after++ = 0;
+    char *words[WORDS_MAX] = {0}, *next = NULL;
     char *word = strtok_r(line, " \n", &next);
     for (int i = 0; word && i < WORDS_MAX; i++, word = strtok_r(NULL, " \n", &next))
         words[i] = word;
     if (words[0])
         run_words(words);
+    if (after)
+        run_line(after);
 }
 
 int main(void) {

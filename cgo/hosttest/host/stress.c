@@ -1,7 +1,6 @@
 // stress.c: threads that allocate and free at random while the agent comes and goes.
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
@@ -110,6 +109,6 @@ int test_signals(int ms) {
             wrong += weir_cuMemFree_v2(pointer) != CUDA_SUCCESS;
     }
     setitimer(ITIMER_REAL, &never, NULL);
-    printf("signals %llu refused %llu\n", (unsigned long long)signals, (unsigned long long)refused);
-    return wrong + wrong_in_handler + (signals == 0);
+    // Some signals must have found the books in use, or this has tested nothing.
+    return wrong + wrong_in_handler + (signals == 0) + (refused == 0);
 }

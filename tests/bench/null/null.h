@@ -21,9 +21,8 @@ enum {
 
 // One number an export, for counting.
 enum null_id {
-#define EXPORT(export, name, version, streams) NULL_ID_##export,
-#include "exports.def"
-#undef EXPORT
+#define EXPORT(export, asked, since, streams) NULL_ID_##export,
+#include "exports.h"
     NULL_IDS
 };
 

@@ -1,13 +1,13 @@
 // procaddress.c: cuGetProcAddress as the driver answers it, and the counters by name.
 //
 // The rules (which export for which version and stream flag, which code for a missing name) are
-// those read off driver 535 and 555; the table is exports.def.
+// those read off the drivers; the table is exports.h.
 #include "null.h"
 
 #include <stddef.h>
 #include <string.h>
 
-enum streams { ANY, LEGACY, PER_THREAD };
+enum streams { ANY, LEGACY, THREAD, NEVER };
 
 enum { FLAG_DEFAULT = 0, FLAG_LEGACY = 1, FLAG_PER_THREAD = 2 };
 
@@ -16,20 +16,18 @@ enum { FOUND = 0, NO_SUCH_NAME = 1, VERSION_TOO_LOW = 2 };
 
 struct row {
     const char *export;
-    const char *name;
-    int version;
+    const char *asked;
+    int since;
     enum streams streams;
     void *function;
 };
 
-#define EXPORT(export, name, version, streams) extern int export();
-#include "exports.def"
-#undef EXPORT
+#define EXPORT(export, asked, since, streams) extern int export();
+#include "exports.h"
 
 static const struct row rows[NULL_IDS] = {
-#define EXPORT(export, name, version, streams) {#export, #name, version, streams, (void *)export},
-#include "exports.def"
-#undef EXPORT
+#define EXPORT(export, asked, since, streams) {#export, #asked, since, streams, (void *)export},
+#include "exports.h"
 };
 
 int null_counting;
@@ -62,8 +60,10 @@ static int serves(const struct row *row, uint64_t flags) {
         return 1;
     case LEGACY:
         return flags != FLAG_PER_THREAD;
-    default:
+    case THREAD:
         return flags == FLAG_PER_THREAD;
+    default:
+        return 0;
     }
 }
 
@@ -77,10 +77,10 @@ static int look_up(const char *name, int version, uint64_t flags, void **functio
         const struct row *row = &rows[i];
         if (strncmp(row->export, name, length))
             break;
-        if (row->version == 0 || strcmp(row->name, name) || !serves(row, flags))
+        if (strcmp(row->asked, name) || !serves(row, flags))
             continue;
         known = 1;
-        if (row->version <= version && (!best || row->version > best->version))
+        if (row->since <= version && (!best || row->since > best->since))
             best = row;
     }
     if (!best)

@@ -3,10 +3,9 @@
 // They are weak: driver.c and procaddress.c define those that must give something back.
 #include "null.h"
 
-#define EXPORT(export, name, version, streams)                                                     \
+#define EXPORT(export, asked, since, streams)                                                      \
     NULL_API __attribute__((weak)) int export(void) {                                              \
         NULL_COUNT(export);                                                                        \
         return CU_OK;                                                                              \
     }
-#include "exports.def"
-#undef EXPORT
+#include "exports.h"

@@ -1,5 +1,6 @@
 // babbler.c: a process of a container that speaks nonsense on the tenant socket.
 //
+// babbler hello: one connection with a right HELLO: "welcome", or "closed REASON".
 // babbler SEED COUNT: COUNT connections. Each sends one kind of bad talk and expects the agent to
 // end it: "closed REASON" with the reason's number, or 0 where the agent just hung up. A connection
 // that the agent leaves open although it was spoken to badly is "open KIND", and the program fails.
@@ -60,17 +61,21 @@ static struct weir_hello good_hello(void) {
     return hello;
 }
 
-// Says hello as the library does; the pages that come are not taken.
+// Says hello as the library does; the pages that come are not taken. Returns 0 when it is welcome,
+// else the reason of the CLOSE, or -1.
 static int greet(int fd) {
-    char answer[WEIR_MSG_BYTES_MAX];
+    union {
+        struct weir_header header;
+        struct weir_close close;
+        char bytes[WEIR_MSG_BYTES_MAX];
+    } answer = {0};
     struct weir_hello hello = good_hello();
-    if (send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
+    if (send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) ||
+        recv(fd, &answer, sizeof(answer), 0) < (ssize_t)sizeof(answer.header))
         return -1;
-    ssize_t got = recv(fd, answer, sizeof(answer), 0);
-    struct weir_header header = {0};
-    if (got >= (ssize_t)sizeof(header))
-        memcpy(&header, answer, sizeof(header));
-    return header.type == WEIR_MSG_WELCOME ? 0 : -1;
+    if (answer.header.type == WEIR_MSG_WELCOME)
+        return 0;
+    return answer.header.type == WEIR_MSG_CLOSE ? (int)answer.close.reason : -1;
 }
 
 static void say(int fd, const void *message, size_t bytes) {
@@ -236,7 +241,18 @@ static int wait_for_end(int fd) {
     }
 }
 
+static int only_hello(void) {
+    int fd = connect_agent(), reason = fd < 0 ? -1 : greet(fd);
+    if (reason == 0)
+        puts("welcome");
+    else
+        printf("closed %d\n", reason);
+    return reason != 0;
+}
+
 int main(int count, char **arguments) {
+    if (count == 2 && !strcmp(arguments[1], "hello"))
+        return only_hello();
     if (count != 3)
         return 2;
     random_state = strtoull(arguments[1], NULL, 10);

@@ -1,7 +1,7 @@
 """A CUDA program on numba's driver binding: devices, memory, copies, a kernel from PTX, a refusal.
 
 It says what it found, one line each; a wrong result ends it with an exception.
-Argument: a PTX file with the kernel vector_add(float *out, const float *a, const float *b, unsigned n).
+Argument: a PTX file with the kernel vector_add(a, b, out, unsigned count).
 """
 
 import ctypes
@@ -31,11 +31,11 @@ def kernel(context, path):
     a = numpy.linspace(0, 1, count, dtype=numpy.float32)
     b = numpy.linspace(5, 9, count, dtype=numpy.float32)
     out, on_a, on_b = cuda.device_array_like(a), cuda.to_device(a), cuda.to_device(b)
-    pointers = [ctypes.c_uint64(array.device_ctypes_pointer.value) for array in (out, on_a, on_b)]
+    pointers = [ctypes.c_uint64(array.device_ctypes_pointer.value) for array in (on_a, on_b, out)]
     arguments = pointers + [ctypes.c_uint32(count)]
     driver.launch_kernel(
         function.handle, (count + 127) // 128, 1, 1, 128, 1, 1, 0, 0,
-        [ctypes.addressof(argument) for argument in arguments], None)
+        arguments)
     context.synchronize()
     numpy.testing.assert_array_equal(out.copy_to_host(), a + b)
     print("kernel right")

@@ -166,7 +166,9 @@ API cuCtxDestroy_v2(CUcontext handle) {
     return driver_leave(CUDA_SUCCESS);
 }
 
-API cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle); }
+API cuCtxDestroy(CUcontext handle) {
+    return cuCtxDestroy_v2(handle);
+}
 
 // ---- Primary contexts ----
 
@@ -212,10 +214,18 @@ static CUresult primary_end(CUdevice device, bool reset) {
     return driver_leave(CUDA_SUCCESS);
 }
 
-API cuDevicePrimaryCtxRelease_v2(CUdevice device) { return primary_end(device, false); }
-API cuDevicePrimaryCtxRelease(CUdevice device) { return primary_end(device, false); }
-API cuDevicePrimaryCtxReset_v2(CUdevice device) { return primary_end(device, true); }
-API cuDevicePrimaryCtxReset(CUdevice device) { return primary_end(device, true); }
+API cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    return primary_end(device, false);
+}
+API cuDevicePrimaryCtxRelease(CUdevice device) {
+    return primary_end(device, false);
+}
+API cuDevicePrimaryCtxReset_v2(CUdevice device) {
+    return primary_end(device, true);
+}
+API cuDevicePrimaryCtxReset(CUdevice device) {
+    return primary_end(device, true);
+}
 
 API cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active) {
     CUresult rc = driver_enter();
@@ -264,7 +274,9 @@ API cuCtxPushCurrent_v2(CUcontext handle) {
     return driver_leave(context ? push(context) : CUDA_ERROR_INVALID_CONTEXT);
 }
 
-API cuCtxPushCurrent(CUcontext handle) { return cuCtxPushCurrent_v2(handle); }
+API cuCtxPushCurrent(CUcontext handle) {
+    return cuCtxPushCurrent_v2(handle);
+}
 
 API cuCtxPopCurrent_v2(CUcontext *handle) {
     CUresult rc = driver_check();
@@ -278,7 +290,9 @@ API cuCtxPopCurrent_v2(CUcontext *handle) {
     return CUDA_SUCCESS;
 }
 
-API cuCtxPopCurrent(CUcontext *handle) { return cuCtxPopCurrent_v2(handle); }
+API cuCtxPopCurrent(CUcontext *handle) {
+    return cuCtxPopCurrent_v2(handle);
+}
 
 API cuCtxSetCurrent(CUcontext handle) {
     CUresult rc = driver_enter();
@@ -481,4 +495,6 @@ API cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     return flags ? CUDA_ERROR_INVALID_VALUE : set_peer(peer, true);
 }
 
-API cuCtxDisablePeerAccess(CUcontext peer) { return set_peer(peer, false); }
+API cuCtxDisablePeerAccess(CUcontext peer) {
+    return set_peer(peer, false);
+}

@@ -56,9 +56,8 @@ static enum sim_engine engine_for(const struct end *to, const struct end *from) 
     return to->gpu == from->gpu ? SIM_ENGINE_COMPUTE : SIM_ENGINE_D2H;
 }
 
-static struct task *copy_task(struct context *context, const struct end *to,
-                              const struct end *from, size_t width, size_t height, size_t depth,
-                              bool stage) {
+static struct task *copy_task(struct context *context, const struct end *to, const struct end *from,
+                              size_t width, size_t height, size_t depth, bool stage) {
     struct task *task = task_make(TASK_COPY, context, stage ? width : 0);
     if (!task)
         return NULL;
@@ -120,7 +119,9 @@ static struct end host_end(const void *address) {
     return (struct end){.address = (uintptr_t)address};
 }
 
-static struct end any_end(CUdeviceptr address) { return (struct end){.address = address}; }
+static struct end any_end(CUdeviceptr address) {
+    return (struct end){.address = address};
+}
 
 // A synchronous form and its per-thread twin; then an asynchronous one and its twin.
 #define SYNC_FORM(name, twin, to_type, to_end, from_type, from_end)                                \
@@ -150,9 +151,8 @@ ASYNC_FORM(cuMemcpyDtoDAsync_v2, CUdeviceptr, device_end, CUdeviceptr, device_en
 
 // ---- Between contexts: the addresses say it all, the contexts must only exist ----
 
-static CUresult peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                     CUcontext from_context, size_t bytes, CUstream stream, bool per_thread,
-                     enum wait wait) {
+static CUresult peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                     size_t bytes, CUstream stream, bool per_thread, enum wait wait) {
     CUresult rc = driver_enter();
     if (rc)
         return rc;
@@ -260,10 +260,18 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool per_thread
     return copy_sides(&to, &from, c->WidthInBytes, c->Height, 1, stream, per_thread, wait);
 }
 
-API cuMemcpy2D_v2(const CUDA_MEMCPY2D *c) { return copy_2d(c, NULL, false, SYNC); }
-API cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *c) { return copy_2d(c, NULL, true, SYNC); }
-API cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *c) { return copy_2d(c, NULL, false, SYNC); }
-API cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *c) { return copy_2d(c, NULL, true, SYNC); }
+API cuMemcpy2D_v2(const CUDA_MEMCPY2D *c) {
+    return copy_2d(c, NULL, false, SYNC);
+}
+API cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *c) {
+    return copy_2d(c, NULL, true, SYNC);
+}
+API cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *c) {
+    return copy_2d(c, NULL, false, SYNC);
+}
+API cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *c) {
+    return copy_2d(c, NULL, true, SYNC);
+}
 
 API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
     return copy_2d(c, stream, false, ASYNC);
@@ -297,10 +305,18 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *c, bool peers, CUstream stream, boo
     return copy_sides(&to, &from, c->WidthInBytes, c->Height, c->Depth, stream, per_thread, wait);
 }
 
-API cuMemcpy3D_v2(const CUDA_MEMCPY3D *c) { return copy_3d(c, false, NULL, false, SYNC); }
-API cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *c) { return copy_3d(c, false, NULL, true, SYNC); }
-API cuMemcpy3DPeer(const CUDA_MEMCPY3D *c) { return copy_3d(c, true, NULL, false, SYNC); }
-API cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D *c) { return copy_3d(c, true, NULL, true, SYNC); }
+API cuMemcpy3D_v2(const CUDA_MEMCPY3D *c) {
+    return copy_3d(c, false, NULL, false, SYNC);
+}
+API cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *c) {
+    return copy_3d(c, false, NULL, true, SYNC);
+}
+API cuMemcpy3DPeer(const CUDA_MEMCPY3D *c) {
+    return copy_3d(c, true, NULL, false, SYNC);
+}
+API cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D *c) {
+    return copy_3d(c, true, NULL, true, SYNC);
+}
 
 API cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *c, CUstream stream) {
     return copy_3d(c, false, stream, false, ASYNC);
@@ -347,8 +363,7 @@ static CUresult set(CUdeviceptr to, size_t pitch, uint32_t value, unsigned eleme
     task->set.count = count;
     task->set.height = height;
     uint64_t seq;
-    uint64_t cost =
-        sim_cost_copy(driver.machine, context->gpu, SIM_ENGINE_COMPUTE, width * height);
+    uint64_t cost = sim_cost_copy(driver.machine, context->gpu, SIM_ENGINE_COMPUTE, width * height);
     rc = submit(stream, SIM_ENGINE_COMPUTE, cost, task, NULL, &seq);
     worker_wake();
     return driver_leave(rc);

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-static const struct sim_gpu_config *gpu(CUdevice device) { return &driver.config->gpus[device]; }
+static const struct sim_gpu_config *gpu(CUdevice device) {
+    return &driver.config->gpus[device];
+}
 
 // What each call on a device checks: the driver, a place for the answer, the device.
 static CUresult check(const void *out, CUdevice device) {
@@ -49,7 +51,9 @@ API cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
 }
 
 // The second form gives a MIG instance's own UUID, where there is one.
-API cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
+API cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+    return cuDeviceGetUuid(uuid, device);
+}
 
 API cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     CUresult rc = check(bytes, device);

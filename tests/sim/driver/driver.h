@@ -110,7 +110,7 @@ struct stream {
 struct context {
     struct object object;
     uint32_t gpu;
-    uint32_t machine;     // its number in the machine
+    uint32_t machine;  // its number in the machine
     uint32_t flags;
     uint32_t version;     // API version that it was made with
     uint32_t references;  // of a primary context

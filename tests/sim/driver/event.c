@@ -50,7 +50,9 @@ API cuEventDestroy_v2(CUevent handle) {
     return driver_leave(CUDA_SUCCESS);
 }
 
-API cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
+API cuEventDestroy(CUevent handle) {
+    return cuEventDestroy_v2(handle);
+}
 
 static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread) {
     struct stream *stream;
@@ -74,8 +76,12 @@ static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread) 
     return driver_leave(rc);
 }
 
-API cuEventRecord(CUevent event, CUstream stream) { return record(event, stream, false); }
-API cuEventRecord_ptsz(CUevent event, CUstream stream) { return record(event, stream, true); }
+API cuEventRecord(CUevent event, CUstream stream) {
+    return record(event, stream, false);
+}
+API cuEventRecord_ptsz(CUevent event, CUstream stream) {
+    return record(event, stream, true);
+}
 
 API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
     return flags > 1 ? CUDA_ERROR_INVALID_VALUE : record(event, stream, false);

@@ -83,7 +83,9 @@ static CUresult prefer(CUfunction handle, int value, int most) {
     return driver_leave(value >= 0 && value <= most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
-API cuFuncSetCacheConfig(CUfunction function, int config) { return prefer(function, config, 3); }
+API cuFuncSetCacheConfig(CUfunction function, int config) {
+    return prefer(function, config, 3);
+}
 
 API cuFuncSetSharedMemConfig(CUfunction function, int config) {
     return prefer(function, config, 2);

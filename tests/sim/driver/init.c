@@ -31,7 +31,9 @@ CUresult driver_check(void) {
     return in_callback ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
-void driver_in_callback(bool inside) { in_callback = inside; }
+void driver_in_callback(bool inside) {
+    in_callback = inside;
+}
 
 CUresult driver_enter(void) {
     CUresult rc = driver_check();
@@ -124,5 +126,9 @@ API cuProfilerInitialize(const char *config, const char *output, int mode) {
     return rc ? rc : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-API cuProfilerStart(void) { return driver_check(); }
-API cuProfilerStop(void) { return driver_check(); }
+API cuProfilerStart(void) {
+    return driver_check();
+}
+API cuProfilerStop(void) {
+    return driver_check();
+}

@@ -112,8 +112,7 @@ static CUresult start(struct stream *stream, struct function *function,
         memcpy(task->params, launch->params, launch->params_bytes);
     }
     uint64_t seq;
-    CUresult rc =
-        submit(stream, SIM_ENGINE_COMPUTE, cost_of(function, launch), task, NULL, &seq);
+    CUresult rc = submit(stream, SIM_ENGINE_COMPUTE, cost_of(function, launch), task, NULL, &seq);
     if (task)
         worker_wake();
     return rc;
@@ -236,8 +235,7 @@ API cuParamSetSize(CUfunction handle, unsigned int bytes) {
         return rc;
     if (bytes <= sizeof function->params)
         function->params_bytes = bytes;
-    return driver_leave(bytes <= sizeof function->params ? CUDA_SUCCESS
-                                                         : CUDA_ERROR_INVALID_VALUE);
+    return driver_leave(bytes <= sizeof function->params ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
 API cuParamSetv(CUfunction handle, int offset, void *data, unsigned int bytes) {
@@ -279,7 +277,9 @@ static CUresult launch_old(CUfunction handle, int width, int height, CUstream st
     return launch_kernel(handle, &launch, stream, false, NULL, extra);
 }
 
-API cuLaunch(CUfunction function) { return launch_old(function, 1, 1, NULL); }
+API cuLaunch(CUfunction function) {
+    return launch_old(function, 1, 1, NULL);
+}
 
 API cuLaunchGrid(CUfunction function, int width, int height) {
     return launch_old(function, width, height, NULL);

@@ -23,7 +23,7 @@
 static struct registered {
     uint64_t start, bytes;
     unsigned flags;
-} *registered;
+} * registered;
 static unsigned registered_count, registered_room;
 
 // ---- Arenas ----
@@ -361,8 +361,8 @@ API cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flags) {
         return driver_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     if (registered_count == registered_room) {
         unsigned room = registered_room ? registered_room * 2 : 16;
-        void *grown = room <= REGISTERED_MOST ? realloc(registered, room * sizeof *registered)
-                                              : NULL;
+        void *grown =
+            room <= REGISTERED_MOST ? realloc(registered, room * sizeof *registered) : NULL;
         if (!grown)
             return driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
         registered = grown;
@@ -389,8 +389,7 @@ API cuMemHostUnregister(void *address) {
     context_settle(context);
     i = registered_after((uintptr_t)address);
     if (i < registered_count && registered[i].start == (uintptr_t)address)
-        memmove(&registered[i], &registered[i + 1],
-                (--registered_count - i) * sizeof *registered);
+        memmove(&registered[i], &registered[i + 1], (--registered_count - i) * sizeof *registered);
     return driver_leave(CUDA_SUCCESS);
 }
 

@@ -112,7 +112,9 @@ API cuStreamDestroy_v2(CUstream handle) {
     return driver_leave(CUDA_SUCCESS);
 }
 
-API cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
+API cuStreamDestroy(CUstream handle) {
+    return cuStreamDestroy_v2(handle);
+}
 
 // ---- Waiting ----
 
@@ -133,8 +135,12 @@ static CUresult stream_query(CUstream handle, bool per_thread) {
     return driver_leave(rc ? rc : op_query(stream->context, seq));
 }
 
-API cuStreamQuery(CUstream stream) { return stream_query(stream, false); }
-API cuStreamQuery_ptsz(CUstream stream) { return stream_query(stream, true); }
+API cuStreamQuery(CUstream stream) {
+    return stream_query(stream, false);
+}
+API cuStreamQuery_ptsz(CUstream stream) {
+    return stream_query(stream, true);
+}
 
 static CUresult stream_synchronize(CUstream handle, bool per_thread) {
     struct stream *stream;
@@ -146,11 +152,14 @@ static CUresult stream_synchronize(CUstream handle, bool per_thread) {
     return driver_leave(rc ? rc : op_wait(stream->context, seq));
 }
 
-API cuStreamSynchronize(CUstream stream) { return stream_synchronize(stream, false); }
-API cuStreamSynchronize_ptsz(CUstream stream) { return stream_synchronize(stream, true); }
+API cuStreamSynchronize(CUstream stream) {
+    return stream_synchronize(stream, false);
+}
+API cuStreamSynchronize_ptsz(CUstream stream) {
+    return stream_synchronize(stream, true);
+}
 
-static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned flags,
-                           bool per_thread) {
+static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned flags, bool per_thread) {
     struct stream *stream;
     CUresult rc = stream_enter(handle, per_thread, &stream);
     if (rc)
@@ -239,8 +248,12 @@ static CUresult get(CUstream handle, bool per_thread, enum property property, vo
 }
 
 #define PROPERTY(name, property, type)                                                             \
-    API name(CUstream stream, type *out) { return get(stream, false, property, out); }             \
-    API name##_ptsz(CUstream stream, type *out) { return get(stream, true, property, out); }
+    API name(CUstream stream, type *out) {                                                         \
+        return get(stream, false, property, out);                                                  \
+    }                                                                                              \
+    API name##_ptsz(CUstream stream, type *out) {                                                  \
+        return get(stream, true, property, out);                                                   \
+    }
 
 PROPERTY(cuStreamGetFlags, FLAGS, unsigned int)
 PROPERTY(cuStreamGetPriority, PRIORITY, int)
@@ -289,8 +302,7 @@ static CUresult attach(CUstream handle, bool per_thread, CUdeviceptr address) {
     return driver_leave(good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
-API cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes,
-                           unsigned int flags) {
+API cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes, unsigned int flags) {
     (void)bytes, (void)flags;
     return attach(stream, false, address);
 }

@@ -113,7 +113,8 @@ static CUresult add_dep(struct context *context, struct sim_work *work, unsigned
 }
 
 // The dependencies that the stream's kind implies, and one more.
-static CUresult add_deps(struct stream *stream, struct sim_work *work, const struct sim_dep *extra) {
+static CUresult add_deps(struct stream *stream, struct sim_work *work,
+                         const struct sim_dep *extra) {
     struct context *context = stream->context;
     unsigned count = 0;
     struct sim_dep own = {.seq = stream->last, .context = context->machine};
@@ -122,8 +123,7 @@ static CUresult add_deps(struct stream *stream, struct sim_work *work, const str
         for (struct stream *s = context->since_legacy; s && !rc; s = s->next_since)
             rc = add_dep(context, work, &count,
                          (struct sim_dep){.seq = s->last, .context = context->machine});
-    } else if (!(stream->flags & CU_STREAM_NON_BLOCKING) &&
-               context->legacy.last > stream->last) {
+    } else if (!(stream->flags & CU_STREAM_NON_BLOCKING) && context->legacy.last > stream->last) {
         struct sim_dep legacy = {.seq = context->legacy.last, .context = context->machine};
         rc = rc ? rc : add_dep(context, work, &count, legacy);
     }

@@ -56,7 +56,9 @@ void data_wait(void) {
     pthread_cond_timedwait(&driver.done, &driver.lock, &until);
 }
 
-void worker_wake(void) { pthread_cond_signal(&driver.work); }
+void worker_wake(void) {
+    pthread_cond_signal(&driver.work);
+}
 
 // ---- Tasks ----
 

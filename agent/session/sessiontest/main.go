@@ -1,0 +1,131 @@
+package sessiontest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main turns the process into a tenant and never returns, if Start has started it so; otherwise it
+// does nothing. The tenant answers each line of its input with one line, "ok …" or "error …":
+//
+//	hello SOCKET [PROGRAM]   make the session
+//	again                    drop the connection and make it anew
+//	alloc GPU BYTES          as Tenant.Alloc
+//	free GPU BYTES           as Tenant.Free
+//	held GPU, credit GPU     what is held; what unused credit there is
+//	query GPU                free and cap
+//	shown GPU                cap, charged and holders of the control page
+//	forge GPU VALUE          write VALUE as the unused credit
+//	hold                     start a child that keeps the connection open; its pid
+//	closefrom                close every descriptor but the standard ones
+//	exec                     become another program (cat)
+//	churn …                  see Churn
+//	exit                     end
+func Main() {
+	if os.Getenv(roleVariable) == "" {
+		return
+	}
+	os.Unsetenv(roleVariable)
+	fmt.Println("pid", os.Getpid())
+	p := &program{}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 {
+			continue
+		}
+		answer, err := p.do(words[0], words[1:])
+		if err != nil {
+			fmt.Println("error", strings.ReplaceAll(err.Error(), "\n", " "))
+		} else {
+			fmt.Println("ok", answer)
+		}
+	}
+	os.Exit(0)
+}
+
+type program struct{ tenant *Tenant }
+
+func (p *program) do(command string, args []string) (answer string, err error) {
+	switch command {
+	case "hello":
+		if len(args) == 0 {
+			return "", errors.New("hello needs a socket")
+		}
+		name := append(args, "tenant")[1]
+		p.tenant, err = Connect(args[0], name)
+		return "", err
+	case "churn":
+		return "", churn(args)
+	case "exit":
+		os.Exit(0)
+	}
+	if p.tenant == nil {
+		return "", errors.New("say hello first")
+	}
+	switch command {
+	case "again":
+		return "", p.tenant.Reconnect()
+	case "hold":
+		return p.hold()
+	case "closefrom":
+		return "", unix.CloseRange(3, ^uint(0), 0)
+	case "exec":
+		return "", syscall.Exec("/bin/cat", []string{"cat"}, os.Environ())
+	}
+	numbers, err := parse(args)
+	if err != nil {
+		return "", err
+	}
+	return p.onGPU(command, int(numbers[0]), numbers[1])
+}
+
+func (p *program) onGPU(command string, gpu int, n uint64) (string, error) {
+	t := p.tenant
+	switch command {
+	case "alloc":
+		return "", t.Alloc(gpu, n)
+	case "free":
+		t.Free(gpu, n)
+		return "", nil
+	case "held":
+		return fmt.Sprint(t.Held(gpu)), nil
+	case "credit":
+		return fmt.Sprint(t.Credit(gpu)), nil
+	case "query":
+		free, limit, err := t.Query(gpu)
+		return fmt.Sprint(free, limit), err
+	case "shown":
+		return fmt.Sprint(t.Shown(gpu)), nil
+	case "forge":
+		t.Forge(gpu, n)
+		return "", nil
+	}
+	return "", fmt.Errorf("unknown command %q", command)
+}
+
+// hold starts a process that inherits the connection and keeps it until it is killed.
+func (p *program) hold() (string, error) {
+	conn, _, _ := p.tenant.FDs()
+	pid, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "1000"}, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 2, 2, uintptr(conn)},
+	})
+	return fmt.Sprint(pid), err
+}
+
+// parse reads a GPU's place and a number, which may be missing.
+func parse(args []string) (numbers [2]uint64, err error) {
+	for i, a := range args[:min(len(args), len(numbers))] {
+		if numbers[i], err = strconv.ParseUint(a, 0, 64); err != nil {
+			return numbers, err
+		}
+	}
+	return numbers, nil
+}

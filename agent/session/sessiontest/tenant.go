@@ -1,0 +1,325 @@
+package sessiontest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"weir/cgo/abi"
+)
+
+// Errors of Alloc.
+var (
+	// ErrOverCap is a refusal by the agent.
+	ErrOverCap = errors.New("refused: over the cap")
+	// ErrAway is a refusal because no agent answered within its agent_wait.
+	ErrAway = errors.New("refused: the agent is away")
+)
+
+// reconnectFirst and reconnectLast bound the back-off between tries to reach an agent.
+const (
+	reconnectFirst = 5 * time.Millisecond
+	reconnectLast  = 100 * time.Millisecond
+	awayDefault    = 5 * time.Second
+)
+
+// Tenant is one process's session, kept up as the library keeps it: allocations are taken out of the
+// usage page where that suffices, else asked for; a lost connection is made anew, declaring what is
+// held. Its methods may be called at the same time.
+type Tenant struct {
+	path    string
+	program string
+
+	mu        sync.Mutex
+	conn      *Conn
+	control   *abi.ControlPage // read-only
+	usage     *abi.UsagePage   // nil where there is no credit to take from
+	controlFD int
+	usageFD   int
+	session   uint64
+	seq       uint32
+	away      time.Duration
+	held      map[int]uint64
+	uuids     [][16]byte
+}
+
+// Connect makes the session of this process with the agent behind a socket.
+func Connect(path, program string) (*Tenant, error) {
+	t := &Tenant{
+		path: path, program: program, held: make(map[int]uint64), away: awayDefault,
+		controlFD: -1, usageFD: -1,
+	}
+	if err := t.hello(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Close closes the connection and lets go of the pages. What is held stays charged.
+func (t *Tenant) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.disconnect()
+	t.dropPages()
+}
+
+// Alloc takes n bytes on a GPU, given by its place in the control page.
+func (t *Tenant) Alloc(gpu int, n uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	wait := reconnectFirst
+	for until := time.Now().Add(t.away); ; {
+		if t.take(gpu, n) {
+			t.held[gpu] += n
+			return nil
+		}
+		verdict, err := t.ask(gpu, n)
+		var closed *Closed
+		switch {
+		case err == nil && verdict.Verdict == abi.Granted:
+			t.held[gpu] += verdict.Granted_bytes
+			return nil
+		case err == nil && verdict.Verdict == abi.OverCap:
+			return ErrOverCap
+		case err == nil:
+			return fmt.Errorf("verdict %d", verdict.Verdict)
+		case errors.As(err, &closed) && closed.Reason != abi.CloseShutdown:
+			return err
+		case time.Now().After(until):
+			return fmt.Errorf("%w: %w", ErrAway, err)
+		}
+		time.Sleep(wait)
+		wait = min(2*wait, reconnectLast)
+	}
+}
+
+// Free gives back n bytes of what is held on a GPU.
+func (t *Tenant) Free(gpu int, n uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held[gpu] -= n
+	if t.usage != nil {
+		atomic.AddUint64(t.word(gpu), n)
+	}
+}
+
+// Held is what the process holds on a GPU.
+func (t *Tenant) Held(gpu int) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held[gpu]
+}
+
+// Credit is the unused credit on a GPU.
+func (t *Tenant) Credit(gpu int) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.usage == nil {
+		return 0
+	}
+	return atomic.LoadUint64(t.word(gpu))
+}
+
+// Forge writes any value where the unused credit is.
+func (t *Tenant) Forge(gpu int, value uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	atomic.StoreUint64(t.word(gpu), value)
+}
+
+// Query asks how much one allocation on a GPU could still get.
+func (t *Tenant) Query(gpu int) (free, limit uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conn == nil {
+		if err := t.hello(); err != nil {
+			return 0, 0, err
+		}
+	}
+	var answer abi.Answer
+	t.seq++
+	err = t.roundTrip(Packet(abi.MsgQuery, t.seq, &abi.Query{Gpu: uint32(gpu)}), abi.MsgAnswer, &answer)
+	return answer.Free_bytes, answer.Cap_bytes, err
+}
+
+// Note tells the agent something that an operator should see.
+func (t *Tenant) Note(code, a uint32, b uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conn.Send(Packet(abi.MsgNote, 0, &abi.Note{Code: code, A: a, B: b}))
+}
+
+// Shown is what the control page says of a GPU.
+func (t *Tenant) Shown(gpu int) (limit, charged uint64, holders uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := &t.control.Gpus[gpu]
+	for range 1000 { // an agent that was killed may have left the sequence odd
+		before := atomic.LoadUint32(&g.Sequence)
+		limit, charged = atomic.LoadUint64(&g.Cap_bytes), atomic.LoadUint64(&g.Charged_bytes)
+		holders = atomic.LoadUint32(&g.Holders)
+		if before%2 == 0 && atomic.LoadUint32(&g.Sequence) == before {
+			break
+		}
+	}
+	return limit, charged, holders
+}
+
+// Ended tells whether the control page says that it is out of date.
+func (t *Tenant) Ended() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return atomic.LoadUint32(&t.control.Ended) != 0
+}
+
+// FDs are the descriptors of the connection, the control page and the usage page.
+func (t *Tenant) FDs() (conn, control, usage int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	conn = -1
+	if t.conn != nil {
+		conn = t.conn.FD
+	}
+	return conn, t.controlFD, t.usageFD
+}
+
+// Reconnect drops the connection, if there is one, and says HELLO anew.
+func (t *Tenant) Reconnect() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.disconnect()
+	return t.hello()
+}
+
+// ask sends a REQUEST and waits for its verdict.
+func (t *Tenant) ask(gpu int, n uint64) (v abi.Verdict, err error) {
+	if t.conn == nil {
+		if err := t.hello(); err != nil {
+			return v, err
+		}
+	}
+	t.seq++
+	err = t.roundTrip(Request(t.seq, uint32(gpu), n), abi.MsgVerdict, &v)
+	return v, err
+}
+
+func (t *Tenant) roundTrip(question []byte, kind uint16, answer any) error {
+	err := t.conn.Send(question)
+	var packet []byte
+	if err == nil || errors.Is(err, unix.EPIPE) { // a CLOSE may still lie in the socket
+		packet, _, err = t.conn.Receive()
+	}
+	if err == nil && Type(packet) == abi.MsgClose {
+		err = AsClosed(packet)
+	} else if err == nil && Type(packet) != kind {
+		err = fmt.Errorf("message of type %d, where %d was due", Type(packet), kind)
+	}
+	if err == nil {
+		return Decode(packet, answer)
+	}
+	t.disconnect()
+	return err
+}
+
+// hello connects and declares. From the declaration on the old usage page is dead: credit taken
+// from it would not be among what is declared.
+func (t *Tenant) hello() error {
+	conn, err := Dial(t.path)
+	if err != nil {
+		return err
+	}
+	t.dropPages()
+	var held []abi.Held
+	for gpu, n := range t.held {
+		held = append(held, abi.Held{Uuid: t.uuids[gpu], Bytes: n})
+	}
+	var packet []byte
+	var fds []int
+	err = conn.Send(Hello(t.program, held...))
+	if err == nil || errors.Is(err, unix.EPIPE) {
+		packet, fds, err = conn.Receive()
+	}
+	if err == nil && Type(packet) == abi.MsgClose {
+		err = AsClosed(packet)
+	}
+	if err == nil {
+		err = t.welcome(packet, fds)
+	}
+	if err != nil {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		conn.Close()
+		return err
+	}
+	t.conn = conn
+	return nil
+}
+
+func (t *Tenant) welcome(packet []byte, fds []int) error {
+	var m abi.Welcome
+	if err := Decode(packet, &m); err != nil {
+		return err
+	}
+	if len(fds) != 2 || m.Page_bytes != abi.PageBytes {
+		return fmt.Errorf("WELCOME with %d descriptors for pages of %d bytes", len(fds), m.Page_bytes)
+	}
+	control, err := unix.Mmap(fds[0], 0, abi.PageBytes, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("mapping the control page: %w", err)
+	}
+	usage, err := unix.Mmap(fds[1], 0, abi.PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		unix.Munmap(control)
+		return fmt.Errorf("mapping the usage page: %w", err)
+	}
+	t.control = (*abi.ControlPage)(unsafe.Pointer(&control[0]))
+	t.usage = (*abi.UsagePage)(unsafe.Pointer(&usage[0]))
+	if t.usage.Session != m.Session || t.control.Count != uint32(m.Gpu_count) {
+		return errors.New("the pages are not those of the WELCOME")
+	}
+	t.controlFD, t.usageFD, t.session = fds[0], fds[1], m.Session
+	t.away = time.Duration(m.Agent_wait_ms) * time.Millisecond
+	t.uuids = nil
+	for _, g := range t.control.Gpus[:m.Gpu_count] {
+		t.uuids = append(t.uuids, g.Uuid)
+	}
+	return nil
+}
+
+func (t *Tenant) take(gpu int, n uint64) bool {
+	for t.usage != nil {
+		credit := atomic.LoadUint64(t.word(gpu))
+		if credit < n {
+			return false
+		}
+		if atomic.CompareAndSwapUint64(t.word(gpu), credit, credit-n) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *Tenant) word(gpu int) *uint64 { return &t.usage.Gpus[gpu].Bytes }
+
+func (t *Tenant) disconnect() {
+	if t.conn != nil {
+		t.conn.Close()
+		t.conn = nil
+	}
+}
+
+func (t *Tenant) dropPages() {
+	if t.usage != nil {
+		unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(t.usage)), abi.PageBytes))
+		unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(t.control)), abi.PageBytes))
+		unix.Close(t.usageFD)
+		unix.Close(t.controlFD)
+	}
+	t.usage, t.control, t.controlFD, t.usageFD = nil, nil, -1, -1
+}

@@ -1,0 +1,22 @@
+# The library: cgo/lib/libweir.so, which is embedded in the binary `weir`, and build/libweir.so.
+#
+# Of which files it is made, and with what flags, cgo/link takes from the Go package; what is listed
+# here only says when it has to be made anew.
+
+LIB_DIR := cgo
+LIB_EMBEDDED := $(LIB_DIR)/lib/libweir.so
+LIB_SOURCES := $(wildcard $(LIB_DIR)/*.[chS] $(LIB_DIR)/*.def $(LIB_DIR)/flags.go \
+  $(LIB_DIR)/abi/*.h $(LIB_DIR)/preload/* $(LIB_DIR)/link/*.go)
+
+BUILD_TARGETS += $(BUILD)/libweir.so
+
+$(LIB_EMBEDDED): $(LIB_SOURCES) go.mod $(LIB_DIR)/build.mk
+	$(GO) run ./$(LIB_DIR)/link -o $@
+
+# Renamed into place: a library that processes have mapped must not be written over.
+$(BUILD)/libweir.so: $(LIB_EMBEDDED)
+	@mkdir -p $(@D)
+	cp $< $@.new
+	mv $@.new $@
+
+-include $(LIB_DIR)/hosttest/build.mk
