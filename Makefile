@@ -42,11 +42,9 @@ help:
 .PHONY: build
 build: $(BUILD)/weir $(BUILD_TARGETS)
 
-$(BUILD)/weir: $(GO_SOURCES) $(C_SOURCES) go.mod go.sum $(BUILD)/libweir.so CHANGELOG.md | $(BUILD)
+$(BUILD)/weir: $(GO_SOURCES) $(C_SOURCES) go.mod go.sum $(BUILD)/libweir.so CHANGELOG.md
+	mkdir -p $(@D)
 	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $@ ./agent/cmd/weir
-
-$(BUILD):
-	mkdir -p $@
 
 ## demo: two programs share one GPU (simulated where there is none) under caps; about half a minute
 .PHONY: demo
@@ -86,7 +84,7 @@ bench: build $(BENCH_TARGETS)
 
 ## lint: format, vet, static checks, and the rules of the layout
 .PHONY: lint
-lint:
+lint: $(BUILD)/libweir.so
 	test -z "$$(gofmt -l agent cgo tests | tee /dev/stderr)"
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...

@@ -92,7 +92,7 @@ func (b *build) compile() {
 
 // host is a running test program.
 type host struct {
-	t     *testing.T
+	t     testing.TB
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string
@@ -101,7 +101,7 @@ type host struct {
 }
 
 // startHost starts the test program with a socket to find its agent at; none if that is empty.
-func startHost(t *testing.T, b *build, socket string, env ...string) *host {
+func startHost(t testing.TB, b *build, socket string, env ...string) *host {
 	t.Helper()
 	b.once.Do(b.compile)
 	if b.err != nil {

@@ -182,9 +182,9 @@ func TestSummarise(t *testing.T) {
 	simulated := device.GPU{Name: "Simulated A30", MemoryBytes: 384 << 20, Simulated: true}
 	for want, gpus := range map[string][]device.GPU{
 		"no GPU, so there is nothing to cap (EOF)": nil,
-		"1 GPU (A30 24GiB)":                        {real},
-		"1 simulated GPU (Simulated A30 384MiB)":   {simulated},
-		"2 simulated GPUs (Simulated A30 384MiB)":  {simulated, simulated},
+		"1 GPU (A30, 24GiB)":                       {real},
+		"1 simulated GPU (Simulated A30, 384MiB)":  {simulated},
+		"2 simulated GPUs (Simulated A30, 384MiB)": {simulated, simulated},
 	} {
 		if got := summarise(gpus, io.EOF); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -67,7 +67,7 @@ func summarise(gpus []device.GPU, reason error) string {
 	simulated := false
 	for _, gpu := range gpus {
 		simulated = simulated || gpu.Simulated
-		kind := gpu.Name + " " + config.FormatSize(gpu.MemoryBytes)
+		kind := gpu.Name + ", " + config.FormatSize(gpu.MemoryBytes)
 		if !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)
 		}
@@ -80,7 +80,7 @@ func summarise(gpus []device.GPU, reason error) string {
 	if len(gpus) > 1 {
 		text += "s"
 	}
-	return text + " (" + strings.Join(kinds, ", ") + ")"
+	return text + " (" + strings.Join(kinds, "; ") + ")"
 }
 
 // nodeDevices shows the GPUs as the control API describes them.

@@ -775,6 +775,7 @@ int main(int argc, char **argv) {
         TEST(threads),
     };
     int rc = RUN(tests);
+    OK(cuDevicePrimaryCtxRelease_v2(0));  // and with it all that is left
     test_machine_remove();
     return rc;
 }
