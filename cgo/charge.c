@@ -90,8 +90,8 @@ static int put(struct weir_state *state, struct weir_entry *entry) {
         int rc = weir_lock(&state->lock);
         if (rc)
             return rc;
-        if (!entry->stamp)
-            entry->stamp = ++state->stamp;
+        entry->stamp = state->stamp + 1;
+        __atomic_store_n(&state->stamp, entry->stamp, __ATOMIC_RELEASE);
         rc = weir_table_put(&state->table, entry, &old);
         if (rc == 0 && old.pointer)
             weir_credit_give(state, old.gpu, old.bytes);
@@ -150,37 +150,30 @@ CUresult weir_charge_end(struct weir_charge *charge, CUresult result, CUdevicept
     return result;
 }
 
-CUresult weir_uncharge_begin(struct weir_charge *charge, struct weir_entry *entry,
-                             CUdeviceptr pointer) {
-    struct weir_state *state;
-    charge->state = NULL;
-    if (!weir_enforced(&state))
+CUresult weir_discharge_begin(struct weir_discharge *discharge) {
+    if (!weir_enforced(&discharge->state)) {
+        discharge->state = NULL;
         return CUDA_SUCCESS;
-    if (weir_lock(&state->lock))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    int known = weir_table_take(&state->table, pointer, entry) == 0;
+    }
+    discharge->stamp = __atomic_load_n(&discharge->state->stamp, __ATOMIC_ACQUIRE);
+    return weir_lock_is_mine(&discharge->state->lock) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+// The entry is taken out after the driver's call, so a free that fails has changed nothing.
+// Meanwhile another thread may have been given the same address: its entry is younger than our
+// stamp and stays, and where it has taken our entry's place, its thread has given our charge back.
+void weir_discharge_end(const struct weir_discharge *discharge, CUresult result,
+                        CUdeviceptr pointer) {
+    struct weir_state *state = discharge->state;
+    struct weir_entry entry;
+    if (!state || result != CUDA_SUCCESS || weir_lock(&state->lock))
+        return;
+    if (weir_table_take(&state->table, pointer, discharge->stamp, &entry) == 0)
+        weir_credit_give(state, entry.gpu, entry.bytes);
     weir_unlock(&state->lock);
-    if (known) {
-        charge->state = state;
-        charge->gpu = (uint32_t)entry->gpu;
-    }
-    return CUDA_SUCCESS;
 }
 
-void weir_uncharge_end(struct weir_charge *charge, const struct weir_entry *entry,
-                       CUresult result) {
-    if (!charge->state)
-        return;
-    if (result == CUDA_SUCCESS) {
-        give_back(charge, entry->bytes);
-        return;
-    }
-    // Where there is no memory to remember it, it stays charged until the process ends.
-    struct weir_entry again = *entry;
-    put(charge->state, &again);
-}
-
-void weir_uncharge_context(struct weir_state *state, uint64_t context, uint64_t stamp) {
+void weir_discharge_context(struct weir_state *state, uint64_t context, uint64_t stamp) {
     uint64_t cursor = 0;
     for (int more = 1; more;) {
         uint64_t freed_bytes[WEIR_ORDINALS_MAX] = {0};

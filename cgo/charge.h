@@ -30,15 +30,22 @@ CUresult weir_charge_begin(struct weir_charge *charge, uint32_t kind, uint64_t b
 CUresult weir_charge_end(struct weir_charge *charge, CUresult result, CUdeviceptr pointer,
                          uint64_t bytes);
 
-// Takes an allocation that is about to be freed out of the table. Its charge stays until
-// weir_uncharge_end. CUDA_SUCCESS also where it is not known (charge->state is NULL then).
-CUresult weir_uncharge_begin(struct weir_charge *charge, struct weir_entry *entry,
-                             CUdeviceptr pointer);
+// What was allocated when a free began: the pointer may be someone else's by the time that it ends.
+struct weir_discharge {
+    struct weir_state *state;  // NULL: nothing can be given back
+    uint64_t stamp;
+};
 
-// Gives the charge back if the driver has freed the allocation, else puts it into the table again.
-void weir_uncharge_end(struct weir_charge *charge, const struct weir_entry *entry, CUresult result);
+// Before the driver is called to free. CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY in a signal
+// handler that interrupted this thread at its books.
+CUresult weir_discharge_begin(struct weir_discharge *discharge);
+
+// Gives the charge of an allocation back if the driver has freed it; one that is not known has
+// none.
+void weir_discharge_end(const struct weir_discharge *discharge, CUresult result,
+                        CUdeviceptr pointer);
 
 // Gives back what is still charged for a context that has ended, allocations up to `stamp`.
-void weir_uncharge_context(struct weir_state *state, uint64_t context, uint64_t stamp);
+void weir_discharge_context(struct weir_state *state, uint64_t context, uint64_t stamp);
 
 #endif

@@ -9,12 +9,7 @@
 
 // The stamp of the latest allocation, or 0 where nothing can have been charged.
 static uint64_t latest_stamp(struct weir_state **state) {
-    uint64_t stamp = 0;
-    if (weir_enforced(state) && weir_lock(&(*state)->lock) == 0) {
-        stamp = (*state)->stamp;
-        weir_unlock(&(*state)->lock);
-    }
-    return stamp;
+    return weir_enforced(state) ? __atomic_load_n(&(*state)->stamp, __ATOMIC_ACQUIRE) : 0;
 }
 
 CUresult weir_cuCtxDestroy_v2(CUcontext context) {
@@ -22,7 +17,7 @@ CUresult weir_cuCtxDestroy_v2(CUcontext context) {
     uint64_t stamp = latest_stamp(&state);
     CUresult result = WEIR_REAL(cuCtxDestroy_v2)(context);
     if (result == CUDA_SUCCESS && stamp)
-        weir_uncharge_context(state, (uint64_t)(uintptr_t)context, stamp);
+        weir_discharge_context(state, (uint64_t)(uintptr_t)context, stamp);
     return result;
 }
 
@@ -31,7 +26,7 @@ CUresult weir_cuCtxDestroy(CUcontext context) {
     uint64_t stamp = latest_stamp(&state);
     CUresult result = WEIR_REAL(cuCtxDestroy)(context);
     if (result == CUDA_SUCCESS && stamp)
-        weir_uncharge_context(state, (uint64_t)(uintptr_t)context, stamp);
+        weir_discharge_context(state, (uint64_t)(uintptr_t)context, stamp);
     return result;
 }
 
@@ -75,7 +70,7 @@ CUresult weir_cuCtxDetach(CUcontext context) {
     CUresult result = WEIR_REAL(cuCtxDetach)(context);
     if (result == CUDA_SUCCESS && weir_enforced(&state) &&
         !count_attached(state, (uint64_t)(uintptr_t)context, -1))
-        weir_uncharge_context(state, (uint64_t)(uintptr_t)context, stamp);
+        weir_discharge_context(state, (uint64_t)(uintptr_t)context, stamp);
     return result;
 }
 
@@ -93,7 +88,7 @@ CUresult weir_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 static void end_primary(struct weir_state *state, CUdevice device, uint64_t stamp) {
     uint64_t context = __atomic_load_n(&state->gpus[device].primary, __ATOMIC_RELAXED);
     if (context)
-        weir_uncharge_context(state, context, stamp);
+        weir_discharge_context(state, context, stamp);
 }
 
 // The last release ends the primary context, a reset does in any case. Where another thread retains

@@ -94,37 +94,34 @@ CUresult weir_cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned *pitch, unsigned
 }
 
 CUresult weir_cuMemFree_v2(CUdeviceptr pointer) {
-    struct weir_charge charge;
-    struct weir_entry entry;
-    CUresult result = weir_uncharge_begin(&charge, &entry, pointer);
+    struct weir_discharge discharge;
+    CUresult result = weir_discharge_begin(&discharge);
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemFree_v2)(pointer);
-    weir_uncharge_end(&charge, &entry, result);
+    weir_discharge_end(&discharge, result, pointer);
     return result;
 }
 
 CUresult weir_cuMemFree(CUdeviceptr_v1 pointer) {
-    struct weir_charge charge;
-    struct weir_entry entry;
-    CUresult result = weir_uncharge_begin(&charge, &entry, pointer);
+    struct weir_discharge discharge;
+    CUresult result = weir_discharge_begin(&discharge);
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemFree)(pointer);
-    weir_uncharge_end(&charge, &entry, result);
+    weir_discharge_end(&discharge, result, pointer);
     return result;
 }
 
 // Plain memory may be freed in stream order too. The charge ends with the call, at most the length
 // of the stream's work too early.
 static CUresult free_async(cuMemFreeAsync_fn *real, CUdeviceptr pointer, CUstream stream) {
-    struct weir_charge charge;
-    struct weir_entry entry;
-    CUresult result = weir_uncharge_begin(&charge, &entry, pointer);
+    struct weir_discharge discharge;
+    CUresult result = weir_discharge_begin(&discharge);
     if (result != CUDA_SUCCESS)
         return result;
     result = real(pointer, stream);
-    weir_uncharge_end(&charge, &entry, result);
+    weir_discharge_end(&discharge, result, pointer);
     return result;
 }
 

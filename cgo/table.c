@@ -6,21 +6,18 @@
 #include <errno.h>
 #include <string.h>
 
-struct weir_bucket {
-    union {
-        struct weir_bucket *next;  // while spare
-        uint64_t depth;            // while in use
-    };
-    uint64_t count;
-    uint64_t unused[2];
-    struct weir_entry entries[WEIR_BUCKET_ENTRIES];
-};
+// A bucket splits when an entry would lie further from its home than this.
+#define PROBES_MAX 16u
+#define PLACE_MASK (WEIR_BUCKET_ENTRIES - 1)
+#define DEPTH_MASK ((uintptr_t)WEIR_BUCKET_BYTES - 1)
+#define NO_PLACE WEIR_BUCKET_ENTRIES
 
-_Static_assert(sizeof(struct weir_entry) == 32, "entry resized");
-_Static_assert(sizeof(struct weir_bucket) == WEIR_BUCKET_BYTES, "bucket resized");
+_Static_assert(sizeof(struct weir_entry) * WEIR_BUCKET_ENTRIES == WEIR_BUCKET_BYTES, "bucket size");
+_Static_assert((WEIR_BUCKET_ENTRIES & PLACE_MASK) == 0, "places are masked");
 
 // A bijection whose every output bit depends on every input bit (multiply and fold, twice):
-// pointers differ in few bits and are multiples of 512.
+// pointers differ in few bits and are multiples of 512. The top bits choose the bucket, the bottom
+// ones the place in it and among the recent entries.
 static uint64_t hash_of(uint64_t pointer) {
     uint64_t x = pointer ^ (pointer >> 32);
     x *= 0x9e3779b97f4a7c15u;
@@ -29,40 +26,37 @@ static uint64_t hash_of(uint64_t pointer) {
     return x ^ (x >> 32);
 }
 
-// The place where the search for a hash begins: its low half, scaled. The top bits choose the
-// bucket.
-static uint32_t home_of(uint64_t hash) {
-    return (uint32_t)(((hash & UINT32_MAX) * WEIR_BUCKET_ENTRIES) >> 32);
-}
-
-static uint32_t after(uint32_t place) {
-    return place + 1 == WEIR_BUCKET_ENTRIES ? 0 : place + 1;
-}
-
 static uint64_t directory_index(const struct weir_table *table, uint64_t hash) {
     return table->depth ? hash >> (64 - table->depth) : 0;
 }
 
-static void spare_bucket(struct weir_table *table, struct weir_bucket *bucket) {
-    bucket->next = table->spare;
-    table->spare = bucket;
+static struct weir_entry *bucket_of(uintptr_t word) {
+    return (struct weir_entry *)(word & ~DEPTH_MASK);
+}
+
+static struct weir_entry *recent_of(struct weir_table *table, uint64_t hash) {
+    return &table->recent[hash & (WEIR_RECENT_ENTRIES - 1)];
+}
+
+// A bucket not in use holds the address of the next one.
+static void spare_bucket(struct weir_table *table, void *bucket) {
+    *(uintptr_t *)bucket = table->spare;
+    table->spare = (uintptr_t)bucket;
 }
 
 // Whether `count` buckets can be made without being fed.
-static int has_room(const struct weir_table *table, uint32_t count) {
-    if (table->fresh_bytes >= count * WEIR_BUCKET_BYTES)
-        return 1;
-    count -= (uint32_t)(table->fresh_bytes / WEIR_BUCKET_BYTES);
-    for (const struct weir_bucket *spare = table->spare; spare && count; spare = spare->next)
-        count--;
-    return count == 0;
+static int has_room(const struct weir_table *table, size_t count) {
+    size_t have = table->fresh_bytes / WEIR_BUCKET_BYTES;
+    for (uintptr_t at = table->spare; at && have < count; at = *(const uintptr_t *)at)
+        have++;
+    return have >= count;
 }
 
 int weir_table_feed(struct weir_table *table, void *memory) {
     if (has_room(table, 2))
         return EBUSY;
     if (table->fresh_bytes)
-        spare_bucket(table, (struct weir_bucket *)table->fresh);
+        spare_bucket(table, table->fresh);
     table->fresh = memory;
     table->fresh_bytes = WEIR_TABLE_FEED_BYTES;
     if (!table->directory) {
@@ -73,50 +67,42 @@ int weir_table_feed(struct weir_table *table, void *memory) {
     return 0;
 }
 
-static struct weir_bucket *new_bucket(struct weir_table *table, uint64_t depth) {
-    struct weir_bucket *bucket = table->spare;
+static struct weir_entry *new_bucket(struct weir_table *table) {
+    void *bucket = (void *)table->spare;
     if (bucket) {
-        table->spare = bucket->next;
-        memset(bucket, 0, sizeof(*bucket));
+        table->spare = *(uintptr_t *)bucket;
+        memset(bucket, 0, WEIR_BUCKET_BYTES);
     } else {
-        bucket = (struct weir_bucket *)table->fresh;
+        bucket = table->fresh;
         table->fresh += WEIR_BUCKET_BYTES;
         table->fresh_bytes -= WEIR_BUCKET_BYTES;
     }
-    bucket->depth = depth;
     return bucket;
 }
 
-// Adds an entry to a bucket that has room and none of that pointer.
-static void bucket_add(struct weir_bucket *bucket, uint64_t hash, const struct weir_entry *entry) {
-    uint32_t place = home_of(hash);
-    while (bucket->entries[place].pointer)
-        place = after(place);
-    bucket->entries[place] = *entry;
-    bucket->count++;
-}
-
-static struct weir_entry *bucket_find(struct weir_bucket *bucket, uint64_t hash, uint64_t pointer) {
-    for (uint32_t place = home_of(hash); bucket->entries[place].pointer; place = after(place))
-        if (bucket->entries[place].pointer == pointer)
-            return &bucket->entries[place];
-    return NULL;
+// The place of a pointer in a bucket, or the empty one where it would go; NO_PLACE where that is
+// not found within `probes`.
+static uint32_t find_place(const struct weir_entry *bucket, uint64_t hash, uint64_t pointer,
+                           uint32_t probes) {
+    for (uint32_t i = 0; i < probes; i++) {
+        uint32_t place = (uint32_t)(hash + i) & PLACE_MASK;
+        if (bucket[place].pointer == pointer || !bucket[place].pointer)
+            return place;
+    }
+    return NO_PLACE;
 }
 
 // Empties a place: entries behind it that may lie nearer to their home move up.
-static void bucket_remove(struct weir_bucket *bucket, struct weir_entry *entry) {
-    uint32_t hole = (uint32_t)(entry - bucket->entries);
-    for (uint32_t at = after(hole); bucket->entries[at].pointer; at = after(at)) {
-        uint32_t home = home_of(hash_of(bucket->entries[at].pointer));
-        uint32_t from_home = (at + WEIR_BUCKET_ENTRIES - home) % WEIR_BUCKET_ENTRIES;
-        uint32_t from_hole = (at + WEIR_BUCKET_ENTRIES - hole) % WEIR_BUCKET_ENTRIES;
-        if (from_home < from_hole)
+static void remove_at(struct weir_entry *bucket, uint32_t hole) {
+    bucket[hole].pointer = 0;
+    for (uint32_t at = (hole + 1) & PLACE_MASK; bucket[at].pointer; at = (at + 1) & PLACE_MASK) {
+        uint32_t home = (uint32_t)hash_of(bucket[at].pointer) & PLACE_MASK;
+        if (((at - home) & PLACE_MASK) < ((at - hole) & PLACE_MASK))
             continue;
-        bucket->entries[hole] = bucket->entries[at];
+        bucket[hole] = bucket[at];
+        bucket[at].pointer = 0;
         hole = at;
     }
-    bucket->entries[hole].pointer = 0;
-    bucket->count--;
 }
 
 // Doubles the directory in place, from its end, so that nothing is overwritten before it is read.
@@ -128,91 +114,132 @@ static void double_directory(struct weir_table *table) {
     table->depth++;
 }
 
-// Replaces the bucket that holds `hash` by two of half its range. 0, ENOMEM or ENOSPC.
+// Replaces the bucket that holds `hash` by two of half its range. 0, or ENOMEM.
 static int split(struct weir_table *table, uint64_t hash) {
-    struct weir_bucket *old = table->directory[directory_index(table, hash)];
-    if (old->depth == WEIR_TABLE_DEPTH_MAX)
-        return ENOSPC;
     if (!has_room(table, 2))
         return ENOMEM;
-    if (old->depth == table->depth)
+    uintptr_t word = table->directory[directory_index(table, hash)];
+    const struct weir_entry *old = bucket_of(word);
+    uint64_t depth = (word & DEPTH_MASK) + 1;
+    if (depth > table->depth)
         double_directory(table);
-    uint64_t depth = old->depth + 1;
-    struct weir_bucket *halves[2] = {new_bucket(table, depth), new_bucket(table, depth)};
+    struct weir_entry *halves[2] = {new_bucket(table), new_bucket(table)};
     for (uint32_t i = 0; i < WEIR_BUCKET_ENTRIES; i++) {
-        const struct weir_entry *entry = &old->entries[i];
-        if (!entry->pointer)
+        if (!old[i].pointer)
             continue;
-        uint64_t entry_hash = hash_of(entry->pointer);
-        bucket_add(halves[(entry_hash >> (64 - depth)) & 1], entry_hash, entry);
+        uint64_t one = hash_of(old[i].pointer);
+        struct weir_entry *half = halves[(one >> (64 - depth)) & 1];
+        half[find_place(half, one, old[i].pointer, WEIR_BUCKET_ENTRIES)] = old[i];
     }
     uint64_t places = (uint64_t)1 << (table->depth - depth);
     uint64_t first = directory_index(table, hash) & ~(2 * places - 1);
     for (uint64_t i = 0; i < 2 * places; i++)
-        table->directory[first + i] = halves[i >= places];
-    spare_bucket(table, old);
+        table->directory[first + i] = (uintptr_t)halves[i >= places] | depth;
+    spare_bucket(table, (void *)(word & ~DEPTH_MASK));
     return 0;
 }
 
-int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
-                   struct weir_entry *old) {
+// Puts an entry into its bucket; an older one of the same pointer goes to `old`. 0, ENOMEM or
+// ENOSPC.
+static int put_in_bucket(struct weir_table *table, const struct weir_entry *entry,
+                         struct weir_entry *old) {
     uint64_t hash = hash_of(entry->pointer);
-    old->pointer = 0;
     if (!table->directory)
         return ENOMEM;
     if (!table->directory[0])  // just fed for the first time
-        table->directory[0] = new_bucket(table, 0);
+        table->directory[0] = (uintptr_t)new_bucket(table);
     for (;;) {
-        struct weir_bucket *bucket = table->directory[directory_index(table, hash)];
-        struct weir_entry *same = bucket_find(bucket, hash, entry->pointer);
-        if (same) {
-            *old = *same;
-            *same = *entry;
+        uintptr_t word = table->directory[directory_index(table, hash)];
+        struct weir_entry *bucket = bucket_of(word);
+        int deepest = (word & DEPTH_MASK) == WEIR_TABLE_DEPTH_MAX;
+        uint32_t place =
+            find_place(bucket, hash, entry->pointer, deepest ? WEIR_BUCKET_ENTRIES : PROBES_MAX);
+        if (place != NO_PLACE) {
+            *old = bucket[place];
+            bucket[place] = *entry;
             return 0;
         }
-        if (bucket->count < WEIR_BUCKET_FULL) {
-            bucket_add(bucket, hash, entry);
-            table->entries++;
-            return 0;
-        }
+        if (deepest)
+            return ENOSPC;
         int rc = split(table, hash);
         if (rc)
             return rc;
     }
 }
 
-int weir_table_take(struct weir_table *table, uint64_t pointer, struct weir_entry *out) {
-    if (!table->directory || !table->directory[0] || !pointer)
-        return ENOENT;
+int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
+                   struct weir_entry *old) {
+    struct weir_entry *recent = recent_of(table, hash_of(entry->pointer));
+    old->pointer = 0;
+    if (recent->pointer == entry->pointer) {
+        *old = *recent;
+    } else if (recent->pointer) {
+        int rc = put_in_bucket(table, recent, old);
+        if (rc)
+            return rc;
+    }
+    *recent = *entry;
+    table->entries += old->pointer == 0;
+    return 0;
+}
+
+int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
+                    struct weir_entry *out) {
     uint64_t hash = hash_of(pointer);
-    struct weir_bucket *bucket = table->directory[directory_index(table, hash)];
-    struct weir_entry *entry = bucket_find(bucket, hash, pointer);
-    if (!entry)
+    struct weir_entry *entry = recent_of(table, hash);
+    if (!pointer)
         return ENOENT;
-    *out = *entry;
-    bucket_remove(bucket, entry);
+    if (entry->pointer == pointer && entry->stamp <= stamp) {
+        *out = *entry;
+        entry->pointer = 0;
+        table->entries--;
+        return 0;
+    }
+    if (!table->directory || !table->directory[0])
+        return ENOENT;
+    struct weir_entry *bucket = bucket_of(table->directory[directory_index(table, hash)]);
+    uint32_t place = find_place(bucket, hash, pointer, WEIR_BUCKET_ENTRIES);
+    if (place == NO_PLACE || bucket[place].pointer != pointer || bucket[place].stamp > stamp)
+        return ENOENT;
+    *out = bucket[place];
+    remove_at(bucket, place);
     table->entries--;
     return 0;
 }
 
+// Whether an entry is to be swept; if so, it is counted as freed.
+static int sweeps(struct weir_table *table, const struct weir_entry *entry, uint64_t context,
+                  uint64_t stamp, uint64_t *freed_bytes) {
+    if (!entry->pointer || entry->context != context || entry->stamp > stamp)
+        return 0;
+    freed_bytes[entry->gpu] += entry->bytes;
+    table->entries--;
+    return 1;
+}
+
 int weir_table_sweep(struct weir_table *table, uint64_t *cursor, uint64_t context, uint64_t stamp,
                      uint64_t *freed_bytes) {
+    // Recent entries first: what moves from there into buckets later is not to be swept.
+    for (uint32_t i = 0; i < WEIR_RECENT_ENTRIES && *cursor == 0; i++)
+        if (sweeps(table, &table->recent[i], context, stamp, freed_bytes))
+            table->recent[i].pointer = 0;
     if (!table->directory || !table->directory[0])
         return 0;
-    struct weir_bucket *bucket = table->directory[directory_index(table, *cursor)];
-    for (uint32_t i = 0; i < WEIR_BUCKET_ENTRIES;) {
-        struct weir_entry *entry = &bucket->entries[i];
-        if (!entry->pointer || entry->context != context || entry->stamp > stamp) {
-            i++;
-            continue;
+    uintptr_t word = table->directory[directory_index(table, *cursor)];
+    struct weir_entry *bucket = bucket_of(word);
+    for (int again = 1; again;) {  // what is removed lets others move, also to places behind us
+        again = 0;
+        for (uint32_t i = 0; i < WEIR_BUCKET_ENTRIES; i++) {
+            if (!sweeps(table, &bucket[i], context, stamp, freed_bytes))
+                continue;
+            remove_at(bucket, i);
+            again = 1;
         }
-        freed_bytes[entry->gpu] += entry->bytes;
-        bucket_remove(bucket, entry);  // another may now lie here: look at this place again
-        table->entries--;
     }
-    if (!bucket->depth)
+    uint64_t depth = word & DEPTH_MASK;
+    if (!depth)
         return 0;
-    uint64_t range = (uint64_t)1 << (64 - bucket->depth);
+    uint64_t range = (uint64_t)1 << (64 - depth);
     *cursor = (*cursor & ~(range - 1)) + range;
     return *cursor != 0;
 }

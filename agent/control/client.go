@@ -23,26 +23,33 @@ import (
 // where the socket may not be used, and an *UnreachableError where nobody answers.
 type Client struct {
 	socket string
-	http   *http.Client
 	limit  time.Duration // for an answer that does not wait for anything
+	ask    http.Client   // for questions: root may ask any agent
+	load   http.Client   // for grants, which name a library to load
 }
 
 // NewClient makes a client of the agent at socket; it connects at the first call.
 func NewClient(socket string) *Client {
 	c := &Client{socket: socket, limit: requestTimeMax}
-	c.http = &http.Client{
-		Transport:     &http.Transport{DialContext: c.dial, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	c.ask = c.httpClient(os.Geteuid() == 0)
+	c.load = c.httpClient(false)
 	return c
 }
 
 // Socket is where this client looks for the agent.
 func (c *Client) Socket() string { return c.socket }
 
-// dial connects and looks who listens: an agent hands out the path of a library to load, so it
-// must be the caller's own or root's. Root may ask any.
-func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (c *Client) httpClient(anyAgent bool) http.Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, anyAgent) }
+	return http.Client{
+		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// dial connects and looks who listens. Unless anyAgent is set, that must be the caller's own agent
+// or root's: another's could have the caller load any library.
+func (c *Client) dial(ctx context.Context, anyAgent bool) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTimeMax}
 	conn, err := dialer.DialContext(ctx, "unix", c.socket)
 	if err != nil {
@@ -54,10 +61,10 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, err
 	}
 	me := uint32(os.Geteuid())
-	if listener.uid != me && listener.uid != 0 && me != 0 {
+	if listener.uid != me && listener.uid != 0 && !anyAgent {
 		conn.Close()
-		return nil, fmt.Errorf("%w: the agent at %s runs as uid %d; only an agent of uid %d or root "+
-			"is trusted", ErrPermission, c.socket, listener.uid, me)
+		return nil, fmt.Errorf("%w: the agent at %s is uid %d's, and uid %d trusts only its own and "+
+			"root's", ErrPermission, c.socket, listener.uid, me)
 	}
 	return conn, nil
 }
@@ -89,7 +96,7 @@ func (c *Client) Container(ctx context.Context, ref string) (Container, error) {
 // StartRun makes the calling process a container.
 func (c *Client) StartRun(ctx context.Context, request RunRequest) (RunGrant, error) {
 	var doc RunDoc
-	err := c.call(ctx, http.MethodPost, "/v1/runs", request, &doc)
+	err := c.exchange(ctx, &c.load, c.limit, http.MethodPost, "/v1/runs", request, &doc)
 	return doc.RunGrant, err
 }
 
@@ -123,8 +130,8 @@ func (c *Client) Events(ctx context.Context, after uint64, wait time.Duration) (
 		query.Set("wait", wait.String())
 	}
 	var doc EventsDoc
-	limit := c.limit + min(wait, waitTimeMax)
-	err := c.callWithin(ctx, limit, http.MethodGet, "/v1/events?"+query.Encode(), nil, &doc)
+	limit, path := c.limit+min(wait, waitTimeMax), "/v1/events?"+query.Encode()
+	err := c.exchange(ctx, &c.ask, limit, http.MethodGet, path, nil, &doc)
 	return doc, err
 }
 
@@ -137,11 +144,12 @@ func pathOf(before, name, after string) (string, error) {
 }
 
 func (c *Client) call(ctx context.Context, method, path string, body, into any) error {
-	return c.callWithin(ctx, c.limit, method, path, body, into)
+	return c.exchange(ctx, &c.ask, c.limit, method, path, body, into)
 }
 
-func (c *Client) callWithin(
-	ctx context.Context, limit time.Duration, method, path string, body, into any,
+// exchange sends one request and reads its answer, for at most limit.
+func (c *Client) exchange(
+	ctx context.Context, client *http.Client, limit time.Duration, method, path string, body, into any,
 ) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -161,7 +169,7 @@ func (c *Client) callWithin(
 	if err != nil {
 		return fmt.Errorf("making the request: %w", err)
 	}
-	response, err := c.http.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return c.failed(ctx, limit, err)
 	}

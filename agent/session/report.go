@@ -109,8 +109,11 @@ func (c *container) report(all []proc.Stat) control.Container {
 	r := control.Container{
 		ID: c.spec.ID, Name: c.spec.Name, Namespace: c.spec.Namespace, Identity: c.identity.kind(),
 		PID: c.spec.PID, Command: slices.Clone(c.spec.Command), Started: c.spec.Started,
-		Caps: control.Caps(c.spec.Caps), Refused: c.refused, Enforced: true,
+		Caps: control.Caps(c.spec.Caps), Refused: c.refused, Enforced: true, State: "running",
 		GPUs: []control.GPUUse{}, Sessions: []control.Session{},
+	}
+	if c.rootOver {
+		r.State = "ending"
 	}
 	if strays := c.strays(all); len(strays) > 0 {
 		r.Enforced, r.Reason = false, describeStrays(strays)

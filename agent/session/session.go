@@ -38,6 +38,7 @@ type session struct {
 	program string
 	library string
 	abi     int
+	inode   uint64 // of the usage page
 
 	// The container's mu guards the rest.
 	state  state
@@ -51,7 +52,6 @@ type session struct {
 
 	check      *time.Timer // the next look for an exec, while detached or recovered
 	checkAfter time.Duration
-	inode      uint64    // of the usage page, while recovered
 	pageSought time.Time // when the usage page was last sought in the process
 	holdUntil  time.Time // while exiting
 }
@@ -112,7 +112,7 @@ func (c *container) attach(h *proc.Handle, uid uint32, out outlet, m *abi.Hello)
 	if err != nil {
 		return nil, pages{}, c.noRoom(s, err)
 	}
-	s.usage = usage
+	s.usage, s.inode = usage, usage.Inode()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	end := c.enter(s, c.declared(s, m))
@@ -207,15 +207,11 @@ func (c *container) watch(s *session) (err error) {
 
 // describe is a session's credit record.
 func (s *session) describe(container string, grants []store.Grant) store.Record {
-	r := store.Record{
+	return store.Record{
 		Container: container, PID: s.process.PID, Start: s.process.Start, UID: s.uid, Image: s.image,
-		Session: s.id, Since: s.since, ABI: s.abi, Program: s.program, Library: s.library,
-		GPUs: grants,
+		Session: s.id, Inode: s.inode, Since: s.since, ABI: s.abi, Program: s.program,
+		Library: s.library, GPUs: grants,
 	}
-	if s.usage != nil {
-		r.Inode = s.usage.Inode()
-	}
-	return r
 }
 
 // replace ends a former session of the process of s, whose record has taken the place of the

@@ -370,6 +370,9 @@ func TestIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.eventually("the container is ending", func() bool { return b.hasEvent("ending", "1 of its processes") })
+	if got := b.container(grant.ID).State; got != "ending" {
+		t.Errorf("the container is %s", got)
+	}
 	inside.Must("again")
 	inside.Must("alloc 0 %d", 40*mib)
 	if got := b.used(grant.ID); got != 100*mib {

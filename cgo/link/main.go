@@ -37,7 +37,7 @@ var compileFlags = []string{
 
 var linkFlags = []string{
 	"-shared", "-nostdlib", "-Wl,-soname,libweir.so", "-Wl,--version-script=preload/weir.map",
-	"-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,--hash-style=both",
+	"-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code", "-Wl,--hash-style=both",
 	"-Wl,--gc-sections", "-Wl,--build-id=sha1",
 }
 

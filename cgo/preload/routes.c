@@ -83,29 +83,32 @@ static bool is_driver_function(const void *found, enum weir_fn fn) {
                      (weir_driver_refresh() && found == weir_driver_function(fn)));
 }
 
-// A hooked name was found in this library, because it comes early in the search. Without it the
-// search would have gone on: to the driver, if the driver can be seen in that search at all.
-static void *beyond_own(const struct lookup *lookup, enum weir_fn fn) {
-    if (is_driver_function(ask(lookup, WITNESS_NAME), WITNESS) && weir_driver_function(fn))
-        return weir_wrapper(fn);
+// What the search would have gone on to, had it not found this library, which comes early in it.
+static void *after_own(const struct lookup *lookup) {
     return ((void *(*)(void *, const char *, const char *))lookup->real)(RTLD_NEXT, lookup->name,
                                                                          lookup->version);
 }
 
+// A driver's name that was found in this library is given where the driver itself can be seen in
+// that search; else what comes after this library is, mostly nothing.
 static void *find_hooked(const struct lookup *lookup, enum weir_fn fn) {
     void *found = ask(lookup, lookup->name);
     if (!found)
         return NULL;
-    if (weir_own_code(found))
-        return beyond_own(lookup, fn);
-    return is_driver_function(found, fn) ? weir_wrapper(fn) : found;
+    if (!weir_own_code(found))
+        return is_driver_function(found, fn) ? weir_wrapper(fn) : found;
+    if (is_driver_function(ask(lookup, WITNESS_NAME), WITNESS) && weir_driver_function(fn))
+        return weir_wrapper(fn);
+    return after_own(lookup);
 }
 
-// A program that takes dlsym from the C library by hand gets the entry instead. RTLD_NEXT is left
-// to the loader: another interposer looks for what comes after itself.
+// A program that takes dlsym from the C library by hand gets the entry instead, if the C library
+// has one. RTLD_NEXT is left to the loader: another interposer looks for what comes after itself.
 static void *find_dl(const struct lookup *lookup, enum weir_dl which) {
-    void *found = ask(lookup, lookup->name);
-    return found && found == weir_dl_real(which) ? weir_dl_entry(which) : found;
+    void *found = ask(lookup, lookup->name), *real = weir_dl_real(which);
+    if (found && found == real)
+        return weir_dl_entry(which);
+    return weir_own_code(found) && !real ? after_own(lookup) : found;
 }
 
 static void *route(const struct lookup *lookup, void **result) {

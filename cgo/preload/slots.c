@@ -13,18 +13,45 @@ enum {
 };
 #endif
 
-static bool read_slot(const struct weir_object *object, const ElfW(Rela) * relocation,
-                      struct weir_slot *slot) {
+static size_t relocation_count(const struct weir_object *object) {
+    return object->relocations.count + object->plt_relocations.count;
+}
+
+static const ElfW(Rela) * relocation_at(const struct weir_object *object, size_t index) {
+    size_t first = object->relocations.count;
+    return index < first ? &object->relocations.at[index]
+                         : &object->plt_relocations.at[index - first];
+}
+
+// The symbol that a relocation puts into a slot, NULL where it does something else.
+static const ElfW(Sym) *
+    slot_symbol(const struct weir_object *object, const ElfW(Rela) * relocation) {
     unsigned type = ELF64_R_TYPE(relocation->r_info);
     size_t symbol = ELF64_R_SYM(relocation->r_info);
-    uintptr_t address = object->base + relocation->r_offset;
     if ((type != SLOT_CALL && type != SLOT_DATA && type != SLOT_WORD) || symbol == 0 ||
-        symbol >= object->symbols.count || (type == SLOT_WORD && relocation->r_addend != 0) ||
-        address % sizeof(void *) != 0 || weir_object_room(object, address) < sizeof(void *))
+        symbol >= object->symbols.count || (type == SLOT_WORD && relocation->r_addend != 0))
+        return NULL;
+    return &object->symbols.at[symbol];
+}
+
+bool weir_slots_any(const struct weir_object *object, weir_symbol_test *test) {
+    for (size_t i = 0; i < relocation_count(object); i++) {
+        const ElfW(Sym) *symbol = slot_symbol(object, relocation_at(object, i));
+        if (symbol && test(object, symbol))
+            return true;
+    }
+    return false;
+}
+
+static bool read_slot(const struct weir_object *object, const ElfW(Rela) * relocation,
+                      struct weir_slot *slot) {
+    slot->symbol = slot_symbol(object, relocation);
+    uintptr_t address = object->base + relocation->r_offset;
+    if (!slot->symbol || address % sizeof(void *) != 0 ||
+        weir_object_room(object, address) < sizeof(void *))
         return false;
     slot->at = (void **)address;
     slot->value = __atomic_load_n(slot->at, __ATOMIC_RELAXED);
-    slot->symbol = &object->symbols.at[symbol];
     return true;
 }
 
@@ -68,12 +95,9 @@ static bool is_writable(const struct weir_object *object, uintptr_t address) {
 }
 
 void weir_slots_choose(const struct weir_object *object, weir_slot_choice *choice, void *context) {
-    size_t first = object->relocations.count;
-    for (size_t i = 0; i < first + object->plt_relocations.count; i++) {
-        const ElfW(Rela) *relocation =
-            i < first ? &object->relocations.at[i] : &object->plt_relocations.at[i - first];
+    for (size_t i = 0; i < relocation_count(object); i++) {
         struct weir_slot slot;
-        if (!read_slot(object, relocation, &slot))
+        if (!read_slot(object, relocation_at(object, i), &slot))
             continue;
         void *value = choice(object, &slot, context);
         if (value != slot.value && is_writable(object, (uintptr_t)slot.at))

@@ -15,6 +15,10 @@ struct weir_slot {
     const ElfW(Sym) * symbol;  // what it is for
 };
 
+// Whether any slot of the object is for a symbol of which `test` holds. Reads no slot: cheap.
+typedef bool weir_symbol_test(const struct weir_object *object, const ElfW(Sym) * symbol);
+bool weir_slots_any(const struct weir_object *object, weir_symbol_test *test);
+
 // Gives what a slot should hold; its own value for no change.
 typedef void *weir_slot_choice(const struct weir_object *object, const struct weir_slot *slot,
                                void *context);

@@ -23,9 +23,12 @@ overhead() {
     node_start a30
     uuid=$("$weir" sim status --dir "$WEIR_SIM" -o json | sed -n 's/.*"uuid": *"\([^"]*\)".*/\1/p' | head -n 1)
     for library in $rivals; do preloads+=(--preload "$library"); done
+    local failed=0
     WEIR_NULL_UUIDS=$uuid "$weir" run --name overhead --memory 256MiB -- \
         env -u LD_PRELOAD "$top/build/bench/overhead" "${long[@]}" \
-        --preload "$top/build/libweir.so" "${preloads[@]}"
+        --preload "$top/build/libweir.so" "${preloads[@]}" || failed=1
+    "$top/build/bench/sim_launch" "$top/tests/sim/kernels/spin.ptx" || failed=1
+    return "$failed"
 }
 
 run_section() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -51,7 +50,7 @@ func TestM6SumOfTheLiving(t *testing.T) {
 		p.OK("init")
 		p.OK("alloc %d", int64(20+i)*mib+int64(i)*512)
 	}
-	trio[0].Signal(syscall.SIGKILL)
+	trio[0].Kill()
 	trio[2].OK("init")
 	trio[2].OK("alloc %d", 3*mib)
 	n.Eventually(func() string {
@@ -75,7 +74,7 @@ func TestM7KilledWhileItAllocates(t *testing.T) {
 		victim.OK("init")
 		victim.Tell("churn 1000000 %d", 40*mib)
 		time.Sleep(time.Duration(i*i) * 20 * time.Microsecond)
-		victim.Signal(syscall.SIGKILL)
+		victim.Kill()
 		start := time.Now()
 		witness.OK("alloc %d", 56*mib)
 		if took := time.Since(start); took > 5*time.Second {

@@ -101,9 +101,7 @@ func TestRaceForTheLastBytes(t *testing.T) {
 			if mode == "greedy" && (c.values["peak"] != cap64 || c.values["refusals"] == 0) {
 				t.Errorf("the race was none: peak %d of %d, %d refusals", c.values["peak"], cap64, c.values["refusals"])
 			}
-			if used, charged := n.Use("crowd"); used != c.values["sum"] || charged > cap64 {
-				t.Errorf("the living hold %d bytes; inspect says %d used, %d charged", c.values["sum"], used, charged)
-			}
+			checkSum(t, n, c)
 			endCrowd(t, n, c)
 		})
 	}
@@ -126,23 +124,33 @@ func endCrowd(t *testing.T, n *node.Node, c crowd) {
 
 // The same race while the agent is killed and restarted again and again.
 func TestRaceWhileTheAgentRestarts(t *testing.T) {
-	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "512B")})
-	random := rand.New(rand.NewPCG(seed(t), 1))
-	arguments := crowdArguments(t, scaled(t, 400), "greedy", random.Uint64())
-	p := n.Run(node.RunOptions{Name: "crowd", Memory: "64MiB"}, arguments[0], arguments[1:]...)
-	restarts := 0
-	c := watch(t, p, func() {
-		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
-		n.KillAgent()
-		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
-		n.StartAgent()
-		restarts++
-	})
-	t.Logf("%d restarts of the agent meanwhile", restarts)
+	for _, mode := range []string{"greedy", "fair"} {
+		t.Run(mode, func(t *testing.T) {
+			n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "512B")})
+			random := rand.New(rand.NewPCG(seed(t), 1))
+			arguments := crowdArguments(t, scaled(t, 200), mode, random.Uint64())
+			p := n.Run(node.RunOptions{Name: "crowd", Memory: "64MiB"}, arguments[0], arguments[1:]...)
+			restarts := 0
+			c := watch(t, p, func() {
+				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
+				n.KillAgent()
+				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+				n.StartAgent()
+				restarts++
+			})
+			t.Logf("%d restarts of the agent meanwhile", restarts)
+			checkSum(t, n, c)
+			endCrowd(t, n, c)
+		})
+	}
+}
+
+// checkSum compares what the agent says with what the living hold.
+func checkSum(t *testing.T, n *node.Node, c crowd) {
+	t.Helper()
 	if used, charged := n.Use("crowd"); used != c.values["sum"] || charged > cap64 {
 		t.Errorf("the living hold %d bytes; inspect says %d used, %d charged", c.values["sum"], used, charged)
 	}
-	endCrowd(t, n, c)
 }
 
 // 1,000 SIGKILLs of clients of the simulated GPU, without weir: what the dead held is free within

@@ -35,9 +35,20 @@ type stage struct {
 
 // The agent is killed and restarted 50 times under 16 tenants; in every other try 15 of them are
 // stopped meanwhile. Nobody fails, caps hold to the byte, and what fits is given: also what lies
-// unused with the stopped ones.
+// unused with the stopped ones. An ordinary user's agent has fewer ways to find their pages again.
 func TestAgentRestartsUnderStoppedTenants(t *testing.T) {
-	s := &stage{t: t, n: node.Start(t, node.Options{Machine: node.Machine("512MiB", "512B")}), random: rand.New(rand.NewPCG(seed(t), 2))}
+	for name, ordinary := range map[string]bool{"same-user": false, "ordinary-user": true} {
+		t.Run(name, func(t *testing.T) { restarts(t, ordinary) })
+	}
+}
+
+func restarts(t *testing.T, ordinary bool) {
+	machine := node.Machine("512MiB", "512B")
+	s := &stage{
+		t:      t,
+		n:      node.Start(t, node.Options{Machine: machine, OrdinaryUser: ordinary}),
+		random: rand.New(rand.NewPCG(seed(t), 2)),
+	}
 	for c := range containers {
 		for _, p := range s.n.Puppets(members, node.RunOptions{Name: "c" + string(rune('0'+c)), Memory: "64MiB"}) {
 			p.OK("init")

@@ -5,7 +5,6 @@ set -euo pipefail
 # shellcheck source=tests/demo/node.sh
 . "$(dirname "$0")/node.sh"
 programs=$top/build/demo
-runs=()
 
 # Plain words, then what is done, as a user would type it, then what it says.
 tell() { printf '\n%s\n' "$*"; }
@@ -28,14 +27,14 @@ start() {
     printf '\n  $ weir run --name %s --memory %sMiB -- %s\n' "$name" "$cap" "$(basename "$1") ${*:2}"
     "$weir" run --name "$name" --memory "${cap}MiB" -- "$@" \
         <"$node_dir/pipe" >"$node_dir/$name" 2>&1 9>&- &
-    runs+=("$!")
+    node_programs+=("$!")
 }
 
 # expect NAME TEXT: waits until a program says it, and shows it.
 expect() {
     local number=0
     if [ "$1" = inference ]; then number=1; fi
-    if ! node_wait 30 "$node_dir/$1" "$2" "${runs[$number]}"; then
+    if ! node_wait 30 "$node_dir/$1" "$2" "${node_programs[$number]}"; then
         echo "the demo failed: $1 was to say \"$2\", and said:" >&2
         cat "$node_dir/$1" "$node_dir/agent.log" >&2
         exit 1
@@ -46,19 +45,14 @@ expect() {
 finish() {
     local run
     exec 9>&-
-    for run in "${runs[@]}"; do
+    for run in "${node_programs[@]}"; do
         wait "$run" || {
             echo "the demo failed: a program ended with $?:" >&2
             cat "$node_dir/trainer" "$node_dir/inference" >&2
             exit 1
         }
     done
-}
-
-stop_programs() {
-    local run
-    for run in "${runs[@]}"; do node_stop "$run"; done
-    node_end
+    node_programs=()
 }
 
 # A GPU with a driver is used; the program that asks is the one that will run there.
@@ -78,7 +72,6 @@ and says nothing about the speed of hardware."
     tell "A GPU is here and is used: ${card#* } with ${card%% *}MiB."
     ;;
 esac
-trap stop_programs EXIT
 open_pipe
 first_cap=$((8 * step)) second_cap=$((13 * step)) inference_cap=$((6 * step))
 tell "The agent runs, as uid $(id -u). Two CUDA programs start, each under a cap of its own."

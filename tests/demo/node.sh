@@ -5,7 +5,7 @@
 # The top of the tree, and what was built.
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 weir=$top/build/weir
-node_dir='' node_agent='' node_simulated=''
+node_dir='' node_agent='' node_simulated='' node_programs=()
 
 # node_start [MACHINE]: starts the agent, on a simulated MACHINE if one is named. Afterwards
 # WEIR_RUN_DIR (and WEIR_SIM and LD_LIBRARY_PATH) are set for weir and all programs.
@@ -56,18 +56,22 @@ node_stop() {
     local tries=60
     kill "$1" 2>/dev/null || return 0
     while kill -0 "$1" 2>/dev/null; do
-        if [ $((tries -= 1)) -lt 0 ]; then kill -9 "$1"; fi
+        if [ $((tries -= 1)) -lt 0 ]; then kill -9 "$1" 2>/dev/null || true; fi
         sleep 0.05
     done
     wait "$1" 2>/dev/null || true
 }
 
-# node_end: takes everything away again. It runs at every exit.
+# node_end: takes everything away again: the programs whose pids are in node_programs, the agent, the
+# machine, the directory. It runs at every exit; nothing may stop it half-way.
 node_end() {
-    local status=$?
+    local status=$? program
     trap - EXIT
+    trap '' INT TERM HUP
+    set +e
+    for program in "${node_programs[@]}"; do node_stop "$program"; done
     if [ -n "$node_agent" ]; then node_stop "$node_agent"; fi
-    if [ -n "$node_simulated" ]; then "$weir" sim down --dir "$node_dir/sim" >/dev/null 2>&1 || true; fi
+    if [ -n "$node_simulated" ]; then "$weir" sim down --dir "$node_dir/sim" >/dev/null 2>&1; fi
     if [ -n "$node_dir" ]; then rm -rf "$node_dir"; fi
     exit "$status"
 }

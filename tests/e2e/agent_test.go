@@ -86,7 +86,7 @@ func TestRestartKeepsContainersAndCaps(t *testing.T) {
 	}
 	// One that ended in the meantime is gone.
 	n.KillAgent()
-	p.Signal(syscall.SIGKILL)
+	p.Kill()
 	n.Eventually(func() string {
 		if err := syscall.Kill(p.PID(), 0); err == nil {
 			return fmt.Sprintf("%d lives", p.PID())

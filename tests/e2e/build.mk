@@ -4,6 +4,7 @@
 E2E_DIR := tests/e2e/clients
 E2E_OUT := $(BUILD)/e2e
 E2E_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -I$(E2E_DIR)
+E2E_HEADERS := $(addprefix $(E2E_DIR)/,cuda.h random.h)
 E2E_DRIVER := $(BUILD)/bench/libcuda.so.1
 # For those that look into the simulated machine's own books.
 E2E_MACHINE := $(wildcard tests/sim/*.c)
@@ -13,22 +14,16 @@ BUILD_TARGETS += $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spin
 $(E2E_OUT):
 	mkdir -p $@
 
-$(E2E_OUT)/puppet: $(E2E_DIR)/puppet.c $(E2E_DIR)/cuda.h $(E2E_DRIVER) | $(E2E_OUT)
+$(addprefix $(E2E_OUT)/,puppet forger babbler spinner): $(E2E_OUT)/%: $(E2E_DIR)/%.c $(E2E_HEADERS) \
+  cgo/abi/weir_abi.h $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
 
 $(E2E_OUT)/troupe: $(E2E_DIR)/troupe.c | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $<
 
-$(E2E_OUT)/crowd: $(addprefix $(E2E_DIR)/,crowd.c racer.c board.c board.h cuda.h) $(E2E_MACHINE) \
-  $(wildcard tests/sim/*.h) $(E2E_DRIVER) | $(E2E_OUT)
+$(E2E_OUT)/crowd: $(addprefix $(E2E_DIR)/,crowd.c racer.c board.c board.h) $(E2E_HEADERS) \
+  $(E2E_MACHINE) $(wildcard tests/sim/*.h) $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -lpthread
-
-$(addprefix $(E2E_OUT)/,forger babbler): $(E2E_OUT)/%: $(E2E_DIR)/%.c $(E2E_DIR)/cuda.h \
-  cgo/abi/weir_abi.h $(E2E_DRIVER) | $(E2E_OUT)
-	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
-
-$(E2E_OUT)/spinner: $(E2E_DIR)/spinner.c $(E2E_DIR)/cuda.h $(E2E_DRIVER) | $(E2E_OUT)
-	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
 
 $(E2E_OUT)/libnext.so: $(E2E_DIR)/next.c | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -fPIC -shared -o $@ $<

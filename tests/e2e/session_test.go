@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -40,7 +42,7 @@ func TestForkedChildHoldsTheSocket(t *testing.T) {
 			if used, _ := n.Use("family"); used != 48*mib {
 				t.Errorf("after the fork %d bytes are used", used)
 			}
-			parent.Signal(syscall.SIGKILL)
+			parent.Kill()
 			usesNothing(t, n, "family")
 			other.OK("init")
 			other.OK("alloc %d", 64*mib)
@@ -91,7 +93,7 @@ func TestHostClosesOurDescriptors(t *testing.T) {
 	p.OK("alloc %d", 16*mib)
 	p.OK("free 0")
 	other.OK("alloc %d", 40*mib)
-	p.Signal(syscall.SIGKILL)
+	p.Kill()
 	n.Eventually(func() string {
 		if used, _ := n.Use("closer"); used != 40*mib {
 			return fmt.Sprintf("%d bytes are used", used)
@@ -99,6 +101,54 @@ func TestHostClosesOurDescriptors(t *testing.T) {
 		return ""
 	})
 	other.OK("alloc %d", 24*mib)
+}
+
+// A host that has closed our descriptors opens files under their numbers. Nothing may be written there,
+// and the session finds another way.
+func TestHostReusesOurDescriptors(t *testing.T) {
+	n := node.Start(t, node.Options{})
+	p := n.Puppet(node.RunOptions{Name: "reuser", Memory: "64MiB"})
+	p.OK("init")
+	p.OK("alloc %d", 32*mib)
+	file := filepath.Join(n.Dir, "hosts-own")
+	if count := p.Number("reuse %s", file); count == 0 {
+		t.Fatal("no descriptor was reused")
+	}
+	p.OK("alloc %d", 16*mib)
+	p.OK("free 0")
+	p.OK("alloc %d", 48*mib)
+	if code := p.Code("alloc 1"); code != outOfMemory {
+		t.Errorf("one byte over the cap: code %d", code)
+	}
+	if data, err := os.ReadFile(file); err != nil || len(data) != 0 {
+		t.Errorf("the host's file has %d bytes of ours (%v)", len(data), err)
+	}
+	if used, _ := n.Use("reuser"); used != 64*mib {
+		t.Errorf("%d bytes are used", used)
+	}
+}
+
+// The same while the agent is restarted, as an ordinary user, who can look less into others.
+func TestClosedDescriptorsAndRestart(t *testing.T) {
+	n := node.Start(t, node.Options{OrdinaryUser: true})
+	pair := n.Puppets(2, node.RunOptions{Name: "pair", Memory: "64MiB"})
+	for _, p := range pair {
+		p.OK("init")
+		p.OK("alloc %d", 16*mib)
+	}
+	pair[0].OK("churn 10 %d", 16*mib)
+	pair[0].OK("closefrom 3")
+	n.KillAgent()
+	n.StartAgent()
+	pair[0].OK("alloc %d", 8*mib)
+	pair[1].OK("alloc %d", 24*mib)
+	for _, p := range pair {
+		if code := p.Code("alloc 1"); code != outOfMemory {
+			t.Errorf("one byte over the cap: code %d", code)
+		}
+	}
+	pair[0].Kill()
+	pair[1].OK("alloc %d", 24*mib)
 }
 
 // exec keeps the pid and loses the memory.
@@ -148,7 +198,7 @@ func TestKilledProcessFreesAtOnce(t *testing.T) {
 		p.OK("alloc %d", 64*mib)
 		p.OK("fill 0 %d", i)
 		p.OK("check 0 %d", i)
-		p.Signal(syscall.SIGKILL)
+		p.Kill()
 	}
 	usesNothing(t, n, "chain")
 }

@@ -4,5 +4,5 @@ package main
 
 import library "weir/cgo"
 
-// version is that of this program, of the agent and of the library within it.
-const version = library.Version
+// version is that of this program and of the agent: the library's, unless the build sets another.
+var version = library.Version

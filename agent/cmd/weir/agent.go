@@ -58,7 +58,11 @@ Examples:
 			}
 			level := &slog.HandlerOptions{Level: settings.LogLevel}
 			log := slog.New(slog.NewTextHandler(c.App.ErrWriter, level))
-			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+			ends := []os.Signal{syscall.SIGTERM}
+			if !signal.Ignored(syscall.SIGINT) { // as a shell's background jobs have it
+				ends = append(ends, syscall.SIGINT)
+			}
+			ctx, stop := signal.NotifyContext(c.Context, ends...)
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends it at once
 			return serveAgent(ctx, settings, log, c.App.Writer)

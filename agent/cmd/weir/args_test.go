@@ -95,6 +95,35 @@ func TestArrangedFlagsReachTheCommand(t *testing.T) {
 	}
 }
 
+// FuzzArrange: whatever is typed, cli v2 gets a command that exists, flags in one form, and after
+// `--` nothing that could be a flag; or the user gets a usage error.
+func FuzzArrange(f *testing.F) {
+	for _, line := range []string{"caps set a --memory 8G", "run -- x --", "ps -o", "help caps", "-"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		app := newApp(io.Discard, io.Discard)
+		path, arranged, err := arrange(app, append([]string{"weir"}, strings.Split(line, " ")...))
+		if err != nil {
+			if exitCode(err) != exitUsage || err.Error() == "" {
+				t.Fatalf("%q: %v with code %d", line, err, exitCode(err))
+			}
+			return
+		}
+		if len(arranged) < len(path) || !cmp.Equal(arranged[:len(path)], path) {
+			t.Fatalf("%q: %q does not begin with %q", line, arranged, path)
+		}
+		for _, arg := range arranged[len(path):] {
+			if arg == "--" {
+				return
+			}
+			if arg != "--help" && (!strings.HasPrefix(arg, "--") || !strings.Contains(arg, "=")) {
+				t.Fatalf("%q: %q has the flag %q", line, arranged, arg)
+			}
+		}
+	})
+}
+
 func TestDistance(t *testing.T) {
 	for pair, want := range map[[2]string]int{
 		{"", ""}: 0, {"a", ""}: 1, {"", "ab"}: 2, {"kitten", "sitting"}: 3, {"--memry", "--memory"}: 1,

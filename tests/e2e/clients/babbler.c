@@ -6,6 +6,7 @@
 // that the agent leaves open although it was spoken to badly is "open KIND", and the program fails.
 #define _GNU_SOURCE
 #include "../../../cgo/abi/weir_abi.h"
+#include "random.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -20,17 +21,9 @@ enum { ANSWER_MS_MAX = 10000, LONG_BYTES = 60000 };
 
 static uint64_t random_state;
 
-static uint64_t next_random(void) {
-    random_state += 0x9e3779b97f4a7c15u;
-    uint64_t word = random_state;
-    word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9u;
-    word = (word ^ word >> 27) * 0x94d049bb133111ebu;
-    return word ^ word >> 31;
-}
-
 static void fill(void *to, size_t bytes) {
     for (size_t i = 0; i < bytes; i++)
-        ((unsigned char *)to)[i] = (unsigned char)next_random();
+        ((unsigned char *)to)[i] = (unsigned char)next_random(&random_state);
 }
 
 static int connect_agent(void) {
@@ -86,14 +79,14 @@ static void say(int fd, const void *message, size_t bytes) {
 
 static void say_random(int fd) {
     unsigned char junk[WEIR_MSG_BYTES_MAX];
-    size_t bytes = next_random() % sizeof(junk) + 1;
+    size_t bytes = next_random(&random_state) % sizeof(junk) + 1;
     fill(junk, bytes);
     say(fd, junk, bytes);
 }
 
 static void say_short_hello(int fd) {
     struct weir_hello hello = good_hello();
-    say(fd, &hello, next_random() % (sizeof(hello) - 1) + 1);
+    say(fd, &hello, next_random(&random_state) % (sizeof(hello) - 1) + 1);
 }
 
 static void say_long(int fd) {
@@ -105,9 +98,9 @@ static void say_long(int fd) {
 
 static void say_mutated_hello(int fd) {
     struct weir_hello hello = good_hello();
-    switch (next_random() % 6) {
+    switch (next_random(&random_state) % 6) {
     case 0:
-        hello.magic ^= 1u << next_random() % 32;
+        hello.magic ^= 1u << next_random(&random_state) % 32;
         break;
     case 1:
         hello.abi_oldest = hello.abi_newest = 77;
@@ -155,7 +148,7 @@ static void say_bad_request(int fd) {
         .kind = WEIR_KIND_PLAIN,
         .bytes = 512,
     };
-    switch (next_random() % 4) {
+    switch (next_random(&random_state) % 4) {
     case 0:
         request.bytes = 0;
         break;
@@ -257,7 +250,7 @@ int main(int count, char **arguments) {
         return 2;
     random_state = strtoull(arguments[1], NULL, 10);
     for (int i = 0; i < atoi(arguments[2]); i++) {
-        int kind = (int)(next_random() % KINDS), fd = connect_agent();
+        int kind = (int)(next_random(&random_state) % KINDS), fd = connect_agent();
         if (fd < 0) {
             puts("failed to connect");
             return 1;

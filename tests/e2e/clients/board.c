@@ -3,7 +3,6 @@
 #include "board.h"
 
 #include "../../sim/layout.h"
-#include "cuda.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,18 +67,6 @@ struct sim_machine *open_machine(void) {
     if (sim_machine_path(path, sizeof(path)) || sim_machine_open(path, &machine))
         return NULL;
     return machine;
-}
-
-int use_gpu(void) {
-    int device, code = cuInit(0);
-    void *context;
-    if (!code)
-        code = cuDeviceGet(&device, 0);
-    if (!code)
-        code = cuDevicePrimaryCtxRetain(&context, device);
-    if (!code)
-        code = cuCtxSetCurrent(context);
-    return code;
 }
 
 void nap(uint64_t *random, uint64_t us_max) {

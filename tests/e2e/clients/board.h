@@ -5,6 +5,8 @@
 #ifndef WEIR_E2E_BOARD_H
 #define WEIR_E2E_BOARD_H
 
+#include "random.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -51,19 +53,8 @@ uint64_t board_look(struct board *board, struct sim_machine *machine);
 // The simulated machine of this process, or NULL.
 struct sim_machine *open_machine(void);
 
-// cuInit and the primary context of device 0. The driver's code.
-int use_gpu(void);
-
 // One racer: allocates and frees until it is killed.
 int race(int number, uint64_t seed);
-
-static inline uint64_t next_random(uint64_t *state) {
-    *state += 0x9e3779b97f4a7c15u;
-    uint64_t word = *state;
-    word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9u;
-    word = (word ^ word >> 27) * 0x94d049bb133111ebu;
-    return word ^ word >> 31;
-}
 
 // A nap of 0 to `us_max` microseconds.
 void nap(uint64_t *random, uint64_t us_max);

@@ -117,7 +117,7 @@ static void go_on(void) {
 }
 
 static int conduct(int kills) {
-    int code = use_gpu();
+    int code = use_gpu(0);
     if (code)
         board_fail(board, "starting to use the GPU: %d", code);
     for (int i = 0; i < racers && !board->failed; i++)

@@ -135,22 +135,10 @@ static bool attack(const char *name, const struct page *usage, const struct page
     return true;
 }
 
-static int use_gpu(void) {
-    int device, code = cuInit(0);
-    void *context;
-    if (!code)
-        code = cuDeviceGet(&device, 0);
-    if (!code)
-        code = cuDevicePrimaryCtxRetain(&context, device);
-    if (!code)
-        code = cuCtxSetCurrent(context);
-    return code;
-}
-
 int main(int count, char **arguments) {
     struct page usage = {0}, control = {0};
     uint64_t kept, address;
-    int code = use_gpu();
+    int code = use_gpu(0);
     if (count != 2 || code || (code = cuMemAlloc_v2(&kept, 1 << 20))) {
         printf("wrong %d\n", code);
         return 1;

@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SLOTS_MAX = 4096, WORDS_MAX = 8, LINE_MAX_BYTES = 1024 };
+enum { SLOTS_MAX = 4096, WORDS_MAX = 8, LINE_MAX_BYTES = 1024, FDS_MAX = 4096 };
 
 static struct {
     uint64_t address;
@@ -60,18 +61,6 @@ static int keep(uint64_t address, size_t bytes) {
         }
     }
     return -1;
-}
-
-static int use_gpu(int ordinal) {
-    int device, code = cuInit(0);
-    void *context;
-    if (!code)
-        code = cuDeviceGet(&device, ordinal);
-    if (!code)
-        code = cuDevicePrimaryCtxRetain(&context, device);
-    if (!code)
-        code = cuCtxSetCurrent(context);
-    return code;
 }
 
 static void do_init(char **words) {
@@ -235,11 +224,14 @@ static void do_check(char **words) {
 // Routes to the driver.
 
 static int take_route(void *handle) {
-    if (!handle)
-        return -1;
     allocate = (alloc_fn *)dlsym(handle, "cuMemAlloc_v2");
     release = (free_fn *)dlsym(handle, "cuMemFree_v2");
     return allocate && release ? 0 : -1;
+}
+
+static int open_route(const char *path, int flags) {
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
+    return handle ? take_route(handle) : -1;
 }
 
 static int take_procaddress(int version) {
@@ -263,11 +255,11 @@ static void do_via(char **words) {
     } else if (!strcmp(route, "default"))
         failed = take_route(RTLD_DEFAULT);
     else if (!strcmp(route, "local"))
-        failed = take_route(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
+        failed = open_route("libcuda.so.1", 0);
     else if (!strcmp(route, "deepbind"))
-        failed = take_route(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND));
+        failed = open_route("libcuda.so.1", RTLD_DEEPBIND);
     else if (!strcmp(route, "path"))
-        failed = take_route(dlopen(words[2], RTLD_NOW | RTLD_LOCAL));
+        failed = open_route(words[2], 0);
     else if (!strcmp(route, "procaddress"))
         failed = take_procaddress((int)number(words[2]));
     if (failed)
@@ -379,6 +371,19 @@ static void do_closefrom(char **words) {
     answer("ok");
 }
 
+// "reuse PATH": closes every descriptor from 3 on and opens PATH under the same numbers, as a host
+// does that knows nothing of a library's descriptors. Answers how many there were.
+static void do_reuse(char **words) {
+    int count = 0, file = open(words[1], O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    for (int fd = 3; fd < FDS_MAX; fd++) {
+        if (fd == file || fcntl(fd, F_GETFD) < 0)
+            continue;
+        if (dup2(file, fd) == fd)
+            count++;
+    }
+    answer(file < 0 ? "wrong file" : "ok %d", count);
+}
+
 static void do_pid(char **words) {
     (void)words;
     answer("ok %d", (int)getpid());
@@ -399,7 +404,7 @@ static const struct {
     {"fork", do_fork},   {"child", do_child},
     {"exec", do_exec},   {"closefrom", do_closefrom},
     {"pid", do_pid},     {"self", do_self},
-    {"table", do_table},
+    {"table", do_table}, {"reuse", do_reuse},
 };
 
 static void run_line(char *line) {

@@ -8,7 +8,6 @@
 
 #include <signal.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 
@@ -16,7 +15,6 @@ enum {
     PIECES_MAX = 32,
     NAP_US_MAX = 1500,
     DATA_WORDS = 256,
-    PTX_BYTES_MAX = 1 << 20,
     KERNEL_NS = 20000,
 };
 
@@ -63,20 +61,6 @@ static void check_data(const struct piece *piece) {
     for (int i = 0; i < DATA_WORDS && !code; i++)
         if (data[i] != next_random(&state))
             board_fail(board, "word %d of an allocation is not what was written", i);
-}
-
-static void load_kernel(void) {
-    static char ptx[PTX_BYTES_MAX];
-    const char *path = getenv("CROWD_PTX");
-    FILE *file = path ? fopen(path, "re") : NULL;
-    void *module;
-    if (!path)
-        return;
-    if (!file || fread(ptx, 1, sizeof(ptx) - 1, file) == 0 || cuModuleLoadData(&module, ptx) ||
-        cuModuleGetFunction(&kernel, module, "weir_spin_ns"))
-        board_fail(board, "%s cannot be loaded", path);
-    if (file)
-        fclose(file);
 }
 
 static void launch_some(void) {
@@ -140,12 +124,14 @@ int race(int number, uint64_t seed) {
     if (!board || !machine || number >= RACERS_MAX)
         return 1;
     self = &board->racers[number];
-    int code = use_gpu();
+    int code = use_gpu(0);
     if (code) {
         board_fail(board, "starting to use the GPU: %d", code);
         return 1;
     }
-    load_kernel();
+    const char *ptx = getenv("CROWD_PTX");
+    if (ptx && load_kernel(ptx, "weir_spin_ns", &kernel))
+        board_fail(board, "%s cannot be loaded", ptx);
     for (;;) {
         stand_still();
         launch_some();

@@ -10,34 +10,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LAUNCHES_A_LOOK = 64, PTX_BYTES_MAX = 1 << 20 };
-
-static int load(const char *path, void **function) {
-    static char ptx[PTX_BYTES_MAX];
-    int device;
-    void *context, *module;
-    FILE *file = fopen(path, "re");
-    if (!file || fread(ptx, 1, sizeof(ptx) - 1, file) == 0)
-        return -1;
-    fclose(file);
-    int code = cuInit(0);
-    if (!code)
-        code = cuDeviceGet(&device, 0);
-    if (!code)
-        code = cuDevicePrimaryCtxRetain(&context, device);
-    if (!code)
-        code = cuCtxSetCurrent(context);
-    if (!code)
-        code = cuModuleLoadData(&module, ptx);
-    if (!code)
-        code = cuModuleGetFunction(function, module, "weir_spin_ns");
-    return code;
-}
+enum { LAUNCHES_A_LOOK = 64 };
 
 int main(int count, char **arguments) {
     void *function;
     char line[16];
-    int code = count == 3 ? load(arguments[1], &function) : -1;
+    int code = count == 3 ? use_gpu(0) : -1;
+    if (!code)
+        code = load_kernel(arguments[1], "weir_spin_ns", &function);
     uint64_t cost_ns = count == 3 ? strtoull(arguments[2], NULL, 10) : 0;
     void *parameters[] = {&cost_ns};
     long launched = 0;

@@ -30,6 +30,7 @@ func (n *Node) Command(program string, arguments ...string) Output {
 	var stdout, stderr bytes.Buffer
 	command := exec.Command(program, arguments...)
 	command.Env, command.Stdout, command.Stderr = n.Env(), &stdout, &stderr
+	command.SysProcAttr = n.attributes()
 	err := command.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -67,6 +67,7 @@ func (n *Node) start(env []string, program string, arguments ...string) *Program
 	n.t.Helper()
 	cmd := exec.Command(program, arguments...)
 	cmd.Env = append(n.Env(), env...)
+	cmd.SysProcAttr = n.attributes()
 	p := &Program{t: n.t, cmd: cmd, stderr: &syncBuffer{}, lines: make(chan string, 1024), ended: make(chan struct{})}
 	cmd.Stderr = p.stderr
 	var err error

@@ -25,6 +25,8 @@ type Options struct {
 	Machine string // name of a ready-made machine, or the text of a machine file
 	Config  string // lines of the agent's weir.toml
 	NoAgent bool
+	// OrdinaryUser runs everything as nobody where the test runs as root.
+	OrdinaryUser bool
 }
 
 // Node is one simulated machine and its agent, private to a test and gone with it.
@@ -102,11 +104,27 @@ func Start(t testing.TB, options Options) *Node {
 	if err := os.WriteFile(n.configFile(), []byte(options.Config), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if n.attributes().Credential != nil {
+		if err := os.Chown(dir, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
 	n.startMachine()
 	if !options.NoAgent {
 		n.StartAgent()
 	}
 	return n
+}
+
+// nobody is an ordinary user that every Debian has.
+const nobody = 65534
+
+// attributes of this node's processes: who runs them.
+func (n *Node) attributes() *syscall.SysProcAttr {
+	if !n.options.OrdinaryUser || os.Getuid() != 0 {
+		return &syscall.SysProcAttr{}
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 }
 
 func (n *Node) configFile() string { return filepath.Join(n.Dir, "weir.toml") }
@@ -153,7 +171,8 @@ func (n *Node) StartAgent() {
 	agent.Env = n.Env()
 	agent.Stderr = n.log
 	// The agent dies with a test that is killed.
-	agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	agent.SysProcAttr = n.attributes()
+	agent.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	out, err := agent.StdoutPipe()
 	if err != nil {
 		n.t.Fatal(err)

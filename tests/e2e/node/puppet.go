@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Puppet is one of them, by its standard input and output.
@@ -45,6 +47,9 @@ func (n *Node) asPuppet(p *Program) *Puppet {
 func (n *Node) Puppets(count int, options RunOptions) []*Puppet {
 	n.t.Helper()
 	dir, err := os.MkdirTemp(n.Dir, "t")
+	if err == nil {
+		err = os.Chmod(dir, 0o777) // the puppets may be another user's
+	}
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -144,6 +149,28 @@ func (p *Puppet) Answer() int {
 	}
 	p.t.Fatalf("puppet %d: %s", p.pid, strings.Join(words, " "))
 	return -1
+}
+
+// Kill sends SIGKILL to the puppet and returns when it is dead. It may still be a zombie.
+func (p *Puppet) Kill() {
+	p.t.Helper()
+	pidfd, err := unix.PidfdOpen(p.pid, 0)
+	if err != nil {
+		p.t.Fatalf("opening puppet %d: %v", p.pid, err)
+	}
+	defer unix.Close(pidfd)
+	p.Signal(syscall.SIGKILL)
+	ended := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(ended, int(patience.Milliseconds()))
+		switch {
+		case err == unix.EINTR:
+		case err != nil || n != 1:
+			p.t.Fatalf("puppet %d does not die: %v", p.pid, err)
+		default:
+			return
+		}
+	}
 }
 
 // Signal sends a signal to the puppet itself.

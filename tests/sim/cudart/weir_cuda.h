@@ -75,7 +75,7 @@ static __device__ __forceinline__ unsigned long long __umul64hi(unsigned long lo
 static __device__ __forceinline__ long long __mul64hi(long long a, long long b) {
     return __nvvm_mulhi_ll(a, b);
 }
-static __device__ __forceinline__ float fmaf(float a, float b, float c) {
+static __device__ __forceinline__ float __fmaf_rn(float a, float b, float c) {
     return __nvvm_fma_rn_f(a, b, c);
 }
 static __device__ __forceinline__ float __shfl_down_sync(unsigned mask, float value, unsigned by) {

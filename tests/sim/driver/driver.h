@@ -274,7 +274,8 @@ void worker_wake(void);
 // Does an operation's data on this thread, with the lock dropped meanwhile.
 void op_run(struct op *op);
 bool op_data_ready(const struct op *op);
-// Waits until some data are done, at most for a bounded time.
+// Waits until some data are done, at most for a bounded time. Helps with what can be done: the
+// worker may be in a host function that waits for this thread.
 void data_wait(void);
 void todo_append(struct op *op);
 

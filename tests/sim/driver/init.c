@@ -51,12 +51,16 @@ bool device_ok(CUdevice device) {
     return device >= 0 && (uint32_t)device < driver.config->gpu_count;
 }
 
-// Maps the machine once; the version can be asked for before cuInit.
+// Maps the machine once; the version can be asked for before cuInit. The configuration is copied,
+// since a forked child, which has no mapping, may still ask.
 static struct sim_machine *machine(void) {
+    static struct sim_config config;
     char path[4096];
     if (!driver.machine && !sim_machine_path(path, sizeof path) &&
-        !sim_machine_open(path, &driver.machine))
-        driver.config = sim_machine_config(driver.machine);
+        !sim_machine_open(path, &driver.machine)) {
+        config = *sim_machine_config(driver.machine);
+        driver.config = &config;
+    }
     return driver.machine;
 }
 
@@ -102,17 +106,13 @@ API cuInit(unsigned int flags) {
 API cuDriverGetVersion(int *version) {
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
-    // A child has the number, though not the machine.
-    static int known;
-    int value = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (!value) {
-        pthread_mutex_lock(&driver.lock);
-        value = machine() ? (int)driver.config->cuda_version : VERSION_WITHOUT_MACHINE;
-        pthread_mutex_unlock(&driver.lock);
-        __atomic_store_n(&known, value, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&here, __ATOMIC_ACQUIRE)) {  // no lock: it may be held for ever in a child
+        *version = (int)driver.config->cuda_version;
+        return CUDA_SUCCESS;
     }
-    *version = value;
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&driver.lock);
+    *version = machine() ? (int)driver.config->cuda_version : VERSION_WITHOUT_MACHINE;
+    return driver_leave(CUDA_SUCCESS);
 }
 
 // No table is known: the tables' owner alone may say what they hold.

@@ -51,11 +51,6 @@ static struct timespec in_ns(uint64_t ns) {
                              .tv_nsec = (long)(at % 1000000000u)};
 }
 
-void data_wait(void) {
-    struct timespec until = in_ns(LOOK_NS);
-    pthread_cond_timedwait(&driver.done, &driver.lock, &until);
-}
-
 void worker_wake(void) {
     pthread_cond_signal(&driver.work);
 }
@@ -147,6 +142,18 @@ void op_run(struct op *op) {
     op->data_done = 1;
     todo_remove(op);
     pthread_cond_broadcast(&driver.done);
+}
+
+void data_wait(void) {
+    for (struct op *op = driver.todo; op; op = op->next) {
+        bool host = op->task && op->task->kind == TASK_HOST;
+        if (!host && !op->running && op_data_ready(op)) {
+            op_run(op);
+            return;
+        }
+    }
+    struct timespec until = in_ns(LOOK_NS);
+    pthread_cond_timedwait(&driver.done, &driver.lock, &until);
 }
 
 // Waits for what of the context's data is being moved, and drops the rest.

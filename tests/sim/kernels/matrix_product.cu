@@ -16,7 +16,7 @@ extern "C" __global__ void matrix_product(const float *a, const float *b, float 
         tile_b[y][x] = column < size && first + y < size ? b[(first + y) * size + column] : 0;
         __syncthreads();
         for (unsigned k = 0; k < TILE; k++)
-            sum = fmaf(tile_a[y][k], tile_b[k][x], sum);
+            sum = __fmaf_rn(tile_a[y][k], tile_b[k][x], sum);
         __syncthreads();
     }
     if (row < size && column < size)

@@ -42,5 +42,5 @@ extern "C" __global__ void saxpy(unsigned long long count, float a, const float 
     unsigned long long stride = (unsigned long long)gridDim.x * blockDim.x;
     unsigned long long first = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
     for (unsigned long long i = first; i < count; i += stride)
-        y[i] = fmaf(a, x[i], y[i]);
+        y[i] = __fmaf_rn(a, x[i], y[i]);
 }

@@ -50,8 +50,10 @@ struct sim_ptx_thread {
 };
 
 struct sim_ptx_barrier {
-    uint32_t arrived, expected;  // threads; expected 0: all of the block that have not exited
-    uint32_t trues;              // bar.red: how many brought a true predicate
+    uint32_t arrived;   // threads
+    uint32_t lanes;     // the same, a warp that the block only partly fills counted in full
+    uint32_t expected;  // lanes; 0: all threads of the block that have not exited
+    uint32_t trues;     // bar.red: how many threads brought a true predicate
 };
 
 struct sim_ptx_range {

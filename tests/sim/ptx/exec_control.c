@@ -237,11 +237,20 @@ static void release_barrier(struct sim_ptx_block *b, uint32_t id) {
     *barrier = (struct sim_ptx_barrier){0};
 }
 
-// Without a count a barrier is for all that still live; a count in whole warps may exceed the
-// block.
-static bool is_complete(const struct sim_ptx_block *b, const struct sim_ptx_barrier *barrier) {
-    uint32_t expected = barrier->expected ? barrier->expected : b->live_count;
-    return barrier->arrived >= (expected < b->thread_count ? expected : b->thread_count);
+static bool is_complete(const struct sim_ptx_block *b, const struct sim_ptx_barrier *barrier)
+{
+    if (barrier->expected)
+        return barrier->lanes >= barrier->expected;
+    return barrier->arrived >= b->live_count;
+}
+
+// How many lanes a thread stands for: the first of a warp also for those that the warp lacks.
+static uint32_t lanes_of(const struct sim_ptx_thread *t)
+{
+    uint32_t warp_threads = t->block->thread_count - t->index;
+    return t->index % SIM_PTX_WARP == 0 && warp_threads < SIM_PTX_WARP
+               ? SIM_PTX_WARP - warp_threads + 1
+               : 1;
 }
 
 void sim_ptx_check_barriers(struct sim_ptx_block *b) {
@@ -263,6 +272,7 @@ void sim_ptx_run_barrier(struct sim_ptx_thread *t, const struct sim_ptx_insn *i)
     struct sim_ptx_barrier *barrier = &b->barriers[id];
     barrier->expected = (uint32_t)count;
     barrier->arrived++;
+    barrier->lanes += lanes_of(t);
     barrier->trues += sim_ptx_get(t, i->src[2]) & 1;
     if (i->mode != SIM_PTX_BARRIER_ARRIVE) {
         t->state = SIM_PTX_AT_BARRIER;

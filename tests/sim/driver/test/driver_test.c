@@ -548,11 +548,15 @@ static void default_stream(void) {
 
 static uint64_t called_ns;
 static CUresult inside;
+static int may_end;
 
+// Holds its stream until the test has seen that it holds nothing else.
 static void host_function(void *user) {
     int n;
     inside = cuDeviceGetCount(&n);
     called_ns = now_ns();
+    while (!__atomic_load_n(&may_end, __ATOMIC_ACQUIRE))
+        usleep(1000);
     *(int *)user += 1;
 }
 
@@ -563,6 +567,7 @@ static void callback(CUstream stream, CUresult status, void *user) {
 
 static void host_functions(void) {
     int count = 0;
+    uint32_t value;
     CUstream stream, other;
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
@@ -575,7 +580,10 @@ static void host_functions(void) {
     CUdeviceptr at = alloc(4);
     OK(cuMemsetD32Async(at, 1, 1, other));
     OK(cuStreamSynchronize(other));
-    CHECK_EQ(count, 0);
+    OK(cuMemcpyDtoH_v2(&value, at, 4));
+    CHECK_EQ(value, 1);
+    CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    __atomic_store_n(&may_end, 1, __ATOMIC_RELEASE);
     OK(cuStreamSynchronize(stream));
     CHECK_EQ(count, 11);
     CHECK_EQ(inside, CUDA_ERROR_NOT_PERMITTED);

@@ -47,7 +47,7 @@ static void test_widths(void) {
     expect(KERNEL("ld.global.v2.u32 {%r1, %r2}, [%d0+16]; st.global.v2.u32 [%d0], {%r2, %r1};"
                   "ld.global.v4.u8 {%h1, %h2, %h3, %h4}, [%d0+24];"
                   "st.global.v4.u8 [%d0+8], {%h4, %h3, %h2, 5};"),
-           0x8586878881828384, 0x5161715);
+           0x8586878881828384, 0x5171615);
     expect(KERNEL("ld.global.v2.u64 {_, %d3}, [%d0+16]; st.global.u64 [%d0], %d3;"
                   "add.u64 %d2, %d0, 40; ld.u64 %d4, [%d2+-16]; st.u64 [%d0+8], %d4;"),
            0x1112131415161718, 0x1112131415161718);
@@ -94,7 +94,7 @@ static void expect_fault(const char *body, int expected, uint32_t line) {
 }
 
 static void test_faults(void) {
-    const uint32_t line = 11;  // of the first statement of the body
+    const uint32_t line = 12;  // of the first statement of the body
     expect_fault(KERNEL("ld.global.u32 %r1, [%d0+512];"), SIM_PTX_ILLEGAL_ADDRESS, line);
     expect_fault(KERNEL("\nst.global.u32 [%d0+-4], 1;"), SIM_PTX_ILLEGAL_ADDRESS, line + 1);
     expect_fault(KERNEL("ld.u32 %r1, [0];"), SIM_PTX_ILLEGAL_ADDRESS, line);

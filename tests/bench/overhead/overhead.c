@@ -3,7 +3,7 @@
 // Every round measures every setting once, in rotating order, so that noise meets all alike. Shown
 // are medians over the rounds, and as "added" the median of the differences to the bare driver in
 // the same round. A promise is judged by the best of three thirds of the rounds. A library that
-// crashes or hangs the program is reported in its column, and the others go on.
+// crashes the program is reported in its column; one that hangs it is not asked again.
 #define _GNU_SOURCE
 #include "children.h"
 #include "driver_calls.h"
@@ -78,6 +78,7 @@ struct column {
     struct setting setting;
     double values[MEASURES][ROUNDS_MAX];  // NaN where there is none
     char failure[64];
+    int hung;
 };
 
 static struct column columns[SETTINGS_MAX];
@@ -112,13 +113,16 @@ static double added(const struct column *column, enum measure measure, int first
 
 static double best_added(const struct column *column, enum measure measure) {
     double best = NAN;
-    for (int third = 0; third < 3; third++)
-        best = fmin(best, added(column, measure, third * rounds / 3, rounds / 3));
+    for (int third = 0; third < 3; third++) {
+        int first = third * rounds / 3, next = (third + 1) * rounds / 3;
+        best = fmin(best, added(column, measure, first, next - first));
+    }
     return best;
 }
 
 static void note_failure(struct column *column, const char *program, int status) {
     char why[32];
+    column->hung |= status == -1;
     if (describe_failure(status, why, sizeof(why)) && !column->failure[0])
         snprintf(column->failure, sizeof(column->failure), "%s: %s", program, why);
 }
@@ -127,7 +131,7 @@ static void take_calls(struct column *column, int round) {
     int ends[2], late;
     char text[4096], *rest = text;
     uint64_t deadline = now_ns() + CHILD_MS_MAX * MS;
-    if (pipe2(ends, O_CLOEXEC))
+    if (column->hung || pipe2(ends, O_CLOEXEC))
         return;
     pid_t pid = start_child(calls_path, &column->setting, -1, ends[1]);
     close(ends[1]);
@@ -156,7 +160,7 @@ static double take_starts(struct column *column, int count, int context_ms) {
     pid_t pids[CROWD];
     struct setting setting = column->setting;
     setting.context_ms = context_ms;
-    if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
+    if (column->hung || pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
         return NAN;
     uint64_t first = now_ns(), last = 0, deadline = first + CHILD_MS_MAX * MS;
     for (int i = 0; i < count; i++)
@@ -182,6 +186,8 @@ static double take_starts(struct column *column, int count, int context_ms) {
 }
 
 static double take_true(struct column *column) {
+    if (column->hung)
+        return NAN;
     uint64_t start = now_ns();
     int status =
         end_child(start_child("/bin/true", &column->setting, -1, -1), start + CHILD_MS_MAX * MS);
@@ -292,19 +298,21 @@ static int read_arguments(int count, char **arguments) {
     for (int i = 1; i < count && !error; i++) {
         if (!strcmp(arguments[i], "--long"))
             rounds = LONG_ROUNDS;
+        else if (!strcmp(arguments[i], "--rounds") && i + 1 < count)
+            rounds = atoi(arguments[++i]);
         else if (!strcmp(arguments[i], "--preload") && i + 1 < count)
             error = add_column(arguments[++i]);
         else
             error = 2;
     }
-    return error;
+    return error || rounds < 1 || rounds > ROUNDS_MAX;
 }
 
 int main(int count, char **arguments) {
     uint64_t steal[2], all[2];
     int good = 1;
     if (read_arguments(count, arguments)) {
-        fprintf(stderr, "usage: overhead [--long] [--preload LIBRARY]…\n");
+        fprintf(stderr, "usage: overhead [--long | --rounds N] [--preload LIBRARY]…\n");
         return 2;
     }
     read_steal(&steal[0], &all[0]);
