@@ -115,20 +115,16 @@ static uint64_t longest_wait_ms(const struct weir_state *state, uint32_t kind, u
 
 // Waits for an outcome until the deadline, in slices, since a question may have to be sent again
 // and a helper may have to be made.
-static void wait_for(struct weir_state *state, struct weir_ask *ask) {
-    uint64_t now = weir_sys_now_ms();
-    uint64_t deadline = now + longest_wait_ms(state, ask->kind, now);
+static void wait_for(struct weir_state *state, struct weir_ask *ask, uint64_t deadline) {
     for (;;) {
+        uint64_t now = weir_sys_now_ms();
         if (__atomic_load_n(&state->mode, __ATOMIC_ACQUIRE) != WEIR_MODE_STARTING)
             weir_helper_start(state);
         send_ask(state, ask);
-        uint64_t left = deadline - now;
+        uint64_t left = now < deadline ? deadline - now : 0;
         uint64_t slice = left < WEIR_WAIT_MS_MAX ? left : WEIR_WAIT_MS_MAX;
         weir_sys_futex_wait(&ask->state, WEIR_ASK_WAITING, slice * 1000);
-        if (__atomic_load_n(&ask->state, __ATOMIC_ACQUIRE) != WEIR_ASK_WAITING)
-            return;
-        now = weir_sys_now_ms();
-        if (now >= deadline)
+        if (!left || __atomic_load_n(&ask->state, __ATOMIC_ACQUIRE) != WEIR_ASK_WAITING)
             return;
     }
 }
@@ -147,9 +143,9 @@ static int error_of(uint32_t outcome) {
     }
 }
 
-// Puts a question and waits for what comes of it. `out`: the place as it was at the end.
-static int ask_and_wait(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes,
-                        struct weir_ask *out) {
+// Puts a question into a place of its own. 0 and *out; EDQUOT, EAGAIN where all are taken, EDEADLK.
+static int put_question(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes,
+                        struct weir_ask **out) {
     int rc = weir_lock(&state->lock);
     if (rc)
         return rc;
@@ -161,18 +157,33 @@ static int ask_and_wait(struct weir_state *state, uint32_t gpu, uint32_t kind, u
         ask->bytes = bytes;
         ask->sent = 0;
         finish(ask, WEIR_ASK_WAITING);
+        rc = 0;
     }
     weir_unlock(&state->lock);
-    if (!ask)
+    *out = ask;
+    return rc;
+}
+
+// Puts a question and waits for what comes of it. `outcome`: the place as it was at the end.
+static int ask_and_wait(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes,
+                        struct weir_ask *outcome) {
+    uint64_t now = weir_sys_now_ms();
+    uint64_t deadline = now + longest_wait_ms(state, kind, now);
+    struct weir_ask *ask = NULL;
+    int rc;
+    while ((rc = put_question(state, gpu, kind, bytes, &ask)) == EAGAIN &&
+           weir_sys_now_ms() < deadline)
+        weir_sys_sleep_ms(1);
+    if (rc)
         return rc;
-    wait_for(state, ask);
+    wait_for(state, ask, deadline);
     rc = weir_lock(&state->lock);
     if (rc)
         return rc;
-    *out = *ask;
+    *outcome = *ask;
     free_ask(state, ask);
     weir_unlock(&state->lock);
-    return error_of(out->state);
+    return error_of(outcome->state);
 }
 
 int weir_ask_credit(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes) {

@@ -5,10 +5,12 @@
 
 LIB_DIR := cgo
 LIB_EMBEDDED := $(LIB_DIR)/lib/libweir.so
+LIB_TRAP := -fsanitize=undefined -fsanitize-undefined-trap-on-error
 LIB_SOURCES := $(wildcard $(LIB_DIR)/*.[chS] $(LIB_DIR)/*.def $(LIB_DIR)/flags.go \
   $(LIB_DIR)/abi/*.h $(LIB_DIR)/preload/* $(LIB_DIR)/link/*.go)
 
 BUILD_TARGETS += $(BUILD)/libweir.so
+SANITIZE_TARGETS += lib-sanitize
 
 $(LIB_EMBEDDED): $(LIB_SOURCES) go.mod $(LIB_DIR)/build.mk
 	$(GO) run ./$(LIB_DIR)/link -o $@
@@ -18,5 +20,12 @@ $(BUILD)/libweir.so: $(LIB_EMBEDDED)
 	@mkdir -p $(@D)
 	cp $< $@.new
 	mv $@.new $@
+
+# All routes with a library in which undefined behaviour is a fatal signal (the sanitizer's own
+# library cannot be linked in), then many more damaged objects, and threads, than in the unit tests.
+.PHONY: lib-sanitize
+lib-sanitize:
+	CC="$(CC) $(LIB_TRAP)" $(GO) test -count=1 ./$(LIB_DIR)/routes
+	$(GO) test -count=1 -run 'TestObjectsReadSafely|TestThreads' ./$(LIB_DIR)/routes -copies 5000
 
 -include $(LIB_DIR)/hosttest/build.mk

@@ -17,11 +17,11 @@ weir_call_through:
     adr x9, 1f
     stp x29, x9, [sp, #-16]!
     mov x30, x0
-    mov x9, x1
+    mov x16, x1
     mov x0, x2
     mov x1, x3
     mov x2, x4
-    br x9
+    br x16
 1:
     ldp x29, x30, [sp], #16
     .cfi_def_cfa sp, 0

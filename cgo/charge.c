@@ -117,6 +117,16 @@ static CUresult adjust(struct weir_charge *charge, uint64_t bytes) {
     return CUDA_SUCCESS;
 }
 
+// Frees what could not be charged, without disturbing a stream capture of the program's.
+static CUresult undo(CUdeviceptr pointer) {
+    int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    int exchanged = WEIR_REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
+    CUresult result = WEIR_REAL(cuMemFree_v2)(pointer);
+    if (exchanged)
+        WEIR_REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+    return result;
+}
+
 CUresult weir_charge_end(struct weir_charge *charge, CUresult result, CUdeviceptr pointer,
                          uint64_t bytes) {
     struct weir_state *state = charge->state;
@@ -145,7 +155,7 @@ CUresult weir_charge_end(struct weir_charge *charge, CUresult result, CUdevicept
     if (result == CUDA_SUCCESS)
         return result;
     // What the driver does not take back stays charged.
-    if (WEIR_REAL(cuMemFree_v2)(pointer) == CUDA_SUCCESS)
+    if (undo(pointer) == CUDA_SUCCESS)
         give_back(charge, charge->bytes);
     return result;
 }

@@ -8,8 +8,9 @@
 
 // The driver rounds plain, pitched and managed memory up to this.
 #define WEIR_CHARGE_UNIT 512u
-// More than any device could have: such a request is refused without asking.
-#define WEIR_ALLOCATION_BYTES_MAX ((uint64_t)1 << 56)
+// More than any device can address: such a request is refused without asking, so that no sum of
+// what sessions were granted overflows.
+#define WEIR_ALLOCATION_BYTES_MAX ((uint64_t)1 << 48)
 
 struct weir_charge {
     struct weir_state *state;  // NULL: calls pass through, nothing is charged

@@ -104,7 +104,8 @@ void *weir_wrapper(enum weir_fn fn) {
 }
 
 static unsigned home_slot(const void *function) {
-    return (uint32_t)((uintptr_t)function >> 4) * 2654435769u >> 23 & (SLOTS - 1);
+    uint32_t hash = (uint32_t)((uintptr_t)function >> 4) * 2654435769u;
+    return (uint64_t)hash * SLOTS >> 32;
 }
 
 // Enters a hooked function under its address. Threads that bind the same driver enter the same

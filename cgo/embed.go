@@ -1,3 +1,5 @@
+// embed.go: the built library inside the Go binary, from where it is installed.
+
 package library
 
 import (

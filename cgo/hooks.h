@@ -4,9 +4,8 @@
 // The routes (routes.c, preload/) hand out weir_<export> for every HOOK row of symbols.def; the
 // wrappers call the driver through WEIR_REAL(<export>). Invariants:
 //   - a wrapper has exactly the type <export>_fn of cuda.h, and so has what WEIR_REAL gives;
-//   - WEIR_REAL never gives NULL: for a function that the driver lacks, or while no driver is
-//   loaded,
-//     it gives one that takes any arguments and returns CUDA_ERROR_NOT_FOUND;
+//   - WEIR_REAL never gives NULL: where the driver lacks a function, or while none is loaded, it
+//     gives one that takes any arguments and returns CUDA_ERROR_NOT_FOUND;
 //   - nothing here allocates, locks, changes errno or loads a library.
 #ifndef WEIR_HOOKS_H
 #define WEIR_HOOKS_H

@@ -39,12 +39,13 @@ static void send_gpu_notes(struct weir_state *state, uint32_t number, uint64_t n
     weir_unlock(&state->lock);
     if (!due)
         return;
-    uint32_t index = said.known ? said.index : WEIR_NO_INDEX;
-    if (said.notes & WEIR_NOTE_BIT_REFUSED)
-        send_note(fd, cookie, WEIR_NOTE_REFUSED, index, said.refused_bytes);
-    if (said.notes & WEIR_NOTE_BIT_DRIVER_OOM)
-        send_note(fd, cookie, WEIR_NOTE_DRIVER_OOM, index, said.oom_bytes);
-    if (said.notes & WEIR_NOTE_BIT_UNKNOWN)
+    // A GPU that is not listed has no index by which something else could be said of it.
+    int listed = said.known && said.index != WEIR_NO_INDEX;
+    if (listed && (said.notes & WEIR_NOTE_BIT_REFUSED))
+        send_note(fd, cookie, WEIR_NOTE_REFUSED, said.index, said.refused_bytes);
+    if (listed && (said.notes & WEIR_NOTE_BIT_DRIVER_OOM))
+        send_note(fd, cookie, WEIR_NOTE_DRIVER_OOM, said.index, said.oom_bytes);
+    if (!listed)
         send_note(fd, cookie, WEIR_NOTE_UNKNOWN_GPU, number, 0);
 }
 

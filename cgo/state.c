@@ -22,7 +22,7 @@ static struct {
     int usage;
     uint64_t cookie;
     uint64_t inode;
-} inherited = {.socket = -1, .usage = -1};
+} inherited;
 
 // 1 where the kernel does not wipe on fork (before 4.14): then the pid tells a child from its
 // parent.

@@ -54,8 +54,7 @@ struct weir_gpu {
     uint64_t oom_bytes;
     uint64_t noted_ms;  // when a note was last sent
     uint32_t notes;     // enum weir_note_bit
-    uint32_t reserved[9];
-};
+} __attribute__((aligned(64)));
 
 enum weir_ask_state {
     WEIR_ASK_FREE = 0,
@@ -78,7 +77,6 @@ struct weir_ask {
     uint64_t cap_bytes;
     uint32_t sent;  // on the present connection
     uint32_t next;  // of the free list: number + 1
-    uint64_t reserved[2];
 };
 
 // A context that a program has attached to more than once (cuCtxAttach), so that not every detach

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"weir/agent/session/page"
 	"weir/agent/session/proc"
 	"weir/agent/session/wire"
+	"weir/agent/store"
 	"weir/cgo/abi"
 )
 
@@ -46,6 +48,7 @@ func (c *container) request(s *session, out outlet, m *abi.Request) *abi.Verdict
 func (c *container) decide(w *waiter) *abi.Verdict {
 	gpu := int(w.request.Gpu)
 	l := c.ledgers[gpu]
+	c.findPages()
 	verdict := &abi.Verdict{
 		Header:  abi.Header{Seq: w.request.Header.Seq},
 		Verdict: abi.OverCap,
@@ -75,7 +78,9 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 func (c *container) handOver(s *session, gpu int, bytes, spare uint64) error {
 	l := c.ledgers[gpu]
 	granted := l.Granted(s.holder())
-	if err := s.record.Set(gpu, granted); err != nil {
+	before := granted - bytes - spare
+	row := store.Row{Bytes: before + bytes, Moves: s.moves[gpu], Move: int64(spare)}
+	if err := s.record.Set(gpu, row); err != nil {
 		l.Lower(s.holder(), bytes+spare)
 		return err
 	}
@@ -83,29 +88,18 @@ func (c *container) handOver(s *session, gpu int, bytes, spare uint64) error {
 	if spare == 0 {
 		return nil
 	}
-	given := false
-	if s.usage != nil {
-		// The bytes asked for are outside the credit word from the start.
-		ok, err := s.usage.Give(gpu, granted-bytes, spare)
-		if err != nil {
-			c.forged(s, gpu)
-		}
-		given = ok
+	// The bytes asked for are outside the credit word from the start.
+	given, err := s.usage.Give(gpu, s.moves[gpu], before, spare)
+	if given {
+		s.moves[gpu]++
+		c.node.opts.step("spare given")
+		return nil
 	}
-	if !given {
-		l.Lower(s.holder(), spare)
-		c.record(s, gpu, granted-spare)
+	l.Lower(s.holder(), spare)
+	if err != nil {
+		c.forged(s, gpu)
 	}
-	c.node.opts.step("spare given")
 	return nil
-}
-
-// record writes down that a session's grant has become lower. Where that fails the record is too
-// high, which after a restart costs credit and nothing else. Called under mu.
-func (c *container) record(s *session, gpu int, granted uint64) {
-	if err := s.record.Set(gpu, granted); err != nil {
-		c.node.log.Warn("a lower grant could not be recorded", "container", c.spec.Name, "error", err)
-	}
 }
 
 // recaller takes unused credit away from sessions of the container, for its ledger of a GPU.
@@ -125,24 +119,27 @@ func (c *container) recaller(gpu int) ledger.Recall {
 
 // recall takes at most limit bytes of a session's unused credit. Called under mu.
 func (c *container) recall(s *session, gpu int, limit uint64) uint64 {
-	if s.state == recovered && s.usage == nil && !s.forged {
-		c.findPage(s)
-	}
 	if s.usage == nil {
 		return 0
 	}
 	granted := c.ledgers[gpu].Granted(s.holder())
-	taken, err := s.usage.Take(gpu, granted, limit)
-	if err != nil {
+	taken, err := s.usage.Take(gpu, s.moves[gpu], granted, limit, func(bytes uint64) error {
+		row := store.Row{Bytes: granted, Moves: s.moves[gpu], Move: -int64(bytes)}
+		if err := s.record.Set(gpu, row); err != nil {
+			return err
+		}
+		c.node.opts.step("recall announced")
+		return nil
+	})
+	switch {
+	case errors.Is(err, page.ErrForged):
 		c.forged(s, gpu)
-		return 0
+	case err != nil:
+		c.node.log.Error("unused credit cannot be recalled", "container", c.spec.Name, "error", err)
+	case taken > 0:
+		s.moves[gpu]++
+		c.node.opts.step("recalled")
 	}
-	if taken == 0 {
-		return 0
-	}
-	c.node.opts.step("recalled")
-	c.record(s, gpu, granted-taken)
-	c.node.opts.step("recall recorded")
 	return taken
 }
 
@@ -203,6 +200,7 @@ func (c *container) query(m *abi.Query) (*abi.Answer, error) {
 		Gpu:       m.Gpu,
 		Cap_bytes: wireCap(l),
 	}
+	c.findPages()
 	answer.Free_bytes = abi.Unlimited
 	if l.Capped() {
 		used := c.used(int(m.Gpu))

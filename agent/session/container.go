@@ -16,7 +16,7 @@ import (
 // container is one container on this node, with its accounts and sessions.
 //
 // The write-ahead order holds everywhere under mu: a grant is recorded before the tenant can use any
-// of it, and a lower grant only after the tenant has lost it. A record is never below the truth.
+// of it, and a change of unused credit before it is made, together with what tells whether it was.
 type container struct {
 	node     *Node
 	spec     store.Container // constant, but for the caps, which node.mu guards
@@ -29,6 +29,7 @@ type container struct {
 	ledgers  []*ledger.Ledger // by GPU
 	page     *page.Control
 	sessions map[proc.ID]*session
+	pageless map[*session]bool      // recovered, their usage pages still to be found
 	greeting map[*net.UnixConn]bool // connections that have not said HELLO
 	waiting  []*waiter
 	refused  int64
@@ -57,6 +58,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		rootOver: root == nil,
 		page:     p,
 		sessions: make(map[proc.ID]*session),
+		pageless: make(map[*session]bool),
 		greeting: make(map[*net.UnixConn]bool),
 		loaded:   make(map[proc.ID]uint64),
 		reported: make(map[proc.ID]uint64),
@@ -117,6 +119,7 @@ func (c *container) used(gpu int) uint64 {
 // setCaps applies new caps to the accounts, and recalls unused credit that is now over the cap.
 // over is what still exceeds it on the GPU where most does. Called under mu.
 func (c *container) setCaps(caps store.Caps) (over uint64) {
+	c.findPages()
 	for gpu, l := range c.ledgers {
 		l.SetCap(limitOf(caps))
 		over = max(over, l.Shrink(c.recaller(gpu)))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"weir/agent/store"
 )
 
 // exits holds the charges of processes that have ended until NVML no longer lists them: a driver
@@ -93,8 +95,10 @@ func (e *exits) release(x exit, listings map[int]map[int]int64) bool {
 			left++
 			continue
 		}
+		if err := x.s.record.Set(gpu, store.Row{}); err != nil {
+			e.node.log.Warn("an ended charge is still recorded", "error", err)
+		}
 		x.c.ledgers[gpu].Release(x.s.holder())
-		x.c.record(x.s, gpu, 0)
 		x.c.show(gpu)
 	}
 	if left == 0 {

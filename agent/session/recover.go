@@ -94,16 +94,16 @@ func (n *Node) recoverSession(r store.Record) error {
 	s := &session{
 		id: r.Session, process: id, uid: r.UID, image: r.Image, since: r.Since, program: r.Program,
 		library: r.Library, abi: r.ABI, state: recovered, handle: handle, inode: r.Inode,
-		checkAfter: imageCheckFirst,
+		moves: make([]uint64, len(n.gpus)), checkAfter: imageCheckFirst,
 	}
 	grants := c.regrant(s, r.GPUs)
+	for gpu, l := range c.ledgers {
+		s.rows = append(s.rows, grants[gpu].Row)
+		l.Declare(s.holder(), grants[gpu].Most())
+	}
 	if s.record, err = n.credits.Create(s.describe(c.spec.ID, grants)); err != nil {
 		handle.Close()
 		return err
-	}
-	for gpu, l := range c.ledgers {
-		l.Declare(s.holder(), grants[gpu].Bytes)
-		c.show(gpu)
 	}
 	c.sessions[id] = s
 	if handle == nil {
@@ -113,7 +113,8 @@ func (n *Node) recoverSession(r store.Record) error {
 	if err := c.watch(s); err != nil {
 		return err
 	}
-	c.findPage(s)
+	c.pageless[s] = true
+	c.findPages()
 	c.checkLater(s, 0)
 	return nil
 }
@@ -135,17 +136,47 @@ func (c *container) regrant(s *session, recorded []store.Grant) []store.Grant {
 	return grants
 }
 
-// findPage opens the usage page that an earlier agent gave to a session's process, so that unused
-// credit can be recalled before the process comes back. A process that was given the page may not
-// have taken it out of its socket yet. Called under mu.
-func (c *container) findPage(s *session) {
-	if time.Since(s.pageSought) < pageSoughtAgain {
+// findPages opens the usage pages that an earlier agent gave to processes which have not come back, so
+// that their unused credit can be recalled all the same. One that is not found now may be later: the
+// process may not have taken it out of its socket yet. Called under mu.
+func (c *container) findPages() {
+	for s := range c.pageless {
+		if time.Since(s.pageSought) < pageSoughtAgain {
+			continue
+		}
+		s.pageSought = time.Now()
+		usage, err := page.Reopen(s.process.PID, s.inode)
+		if err != nil {
+			continue
+		}
+		delete(c.pageless, s)
+		s.usage = usage
+		for gpu := range c.ledgers {
+			c.settle(s, gpu)
+		}
+		s.rows = nil
+	}
+}
+
+// settle makes a recovered session's charge exact, which until its page was found was the most that
+// its record allows for. Called under mu.
+func (c *container) settle(s *session, gpu int) {
+	if s.usage == nil {
+		return // found to be forged on another GPU
+	}
+	moves := s.usage.Moves(gpu)
+	granted, known := s.rows[gpu].After(moves)
+	if !known {
+		c.forged(s, gpu)
 		return
 	}
-	s.pageSought = time.Now()
-	if usage, err := page.Reopen(s.process.PID, s.inode); err == nil {
-		s.usage = usage
+	s.moves[gpu] = moves
+	if err := s.record.Set(gpu, store.Row{Bytes: granted, Moves: moves}); err != nil {
+		c.node.log.Error("a recovered charge cannot be recorded", "error", err)
+		return
 	}
+	c.ledgers[gpu].Declare(s.holder(), granted)
+	c.show(gpu)
 }
 
 // removeStrangers removes directories of containers that are not kept. Called under mu.

@@ -186,7 +186,7 @@ func TestGPUsMayChangeOverARestart(t *testing.T) {
 // steps are all moments at which a kill of the agent could leave less recorded than is the case.
 var steps = []string{
 	"caps saved", "record created", "attached", "welcomed", "granted", "spare given", "decided",
-	"recalled", "recall recorded",
+	"recall announced", "recalled",
 }
 
 // TestCrashAtEachStep kills the agent at each step of the write-ahead order, the first times that it

@@ -46,14 +46,16 @@ type session struct {
 	mark   int32       // of the watch on handle
 	out    outlet      // nil unless connected
 	usage  *page.Usage // nil where it was not found again or is not to be trusted
+	moves  []uint64    // by GPU: the agent's changes of the unused credit in usage
 	record *store.Credit
 	forged bool
 	left   bool // it no longer descends from its container, and an event has said so
 
 	check      *time.Timer // the next look for an exec, while detached or recovered
 	checkAfter time.Duration
-	pageSought time.Time // when the usage page was last sought in the process
-	holdUntil  time.Time // while exiting
+	rows       []store.Row // of the earlier agent's record, while pageless
+	pageSought time.Time   // when the usage page was last sought in the process
+	holdUntil  time.Time   // while exiting
 }
 
 // ending says why a connection ends: the reason on the wire, and words for it.
@@ -107,6 +109,7 @@ func (c *container) attach(h *proc.Handle, uid uint32, out outlet, m *abi.Hello)
 		id: newSessionID(), process: h.ID, uid: uid, image: st.Image, since: c.node.opts.Now(),
 		program: wire.Text(m.Program[:]), library: wire.Text(m.Library[:]),
 		abi: int(wire.Negotiated(m)), state: connected, handle: h, out: out,
+		moves: make([]uint64, len(c.node.gpus)),
 	}
 	usage, fd, err := page.NewUsage(s.id)
 	if err != nil {
@@ -221,6 +224,7 @@ func (c *container) replace(former, s *session) {
 	former.stopCheck()
 	former.dropUsage()
 	former.record.Close()
+	delete(c.pageless, former)
 	for _, l := range c.ledgers {
 		l.Release(former.holder())
 	}
@@ -315,6 +319,7 @@ func (c *container) beginExit(s *session, why string) {
 	s.state = exiting
 	s.stopCheck()
 	s.dropUsage()
+	delete(c.pageless, s)
 	s.holdUntil = time.Now().Add(exitHold)
 	var held uint64
 	for _, l := range c.ledgers {

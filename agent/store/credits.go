@@ -17,10 +17,13 @@ import (
 )
 
 // A credit record is one file for each process that has a session, of a fixed size: a header with a
-// checksum, and one word a GPU, the bytes that the session was granted. The header is written once,
-// in a file that is then renamed into its place; a word is overwritten by one aligned 8-byte pwrite,
-// which a kill of the agent cannot tear, and which needs no fsync: a crash of the machine ends the
-// processes too.
+// checksum, and one row a GPU. The header is written once, in a file that is then renamed into its
+// place; a row is overwritten by one small pwrite, which a kill of the agent cannot tear, and which
+// needs no fsync: a crash of the machine ends the processes too.
+//
+// A row says what the session was granted, and what it will be granted once the agent has changed the
+// credit in the session's usage page. Which of the two is the case, the page itself tells: it counts
+// the agent's changes. So whatever instruction the agent is killed at, not a byte is in doubt.
 //
 // The files are written, not mapped: in a run directory of an ordinary user the tenants could
 // truncate them, and a mapping would then kill the agent.
@@ -32,8 +35,9 @@ const (
 	programBytes = 64
 	libraryBytes = 32
 	headerBytes  = 208 + 16*RecordGPUs
-	wordsAt      = headerBytes + 8 // after the checksum and its padding
-	recordBytes  = wordsAt + 8*RecordGPUs
+	rowsAt       = headerBytes + 8 // after the checksum and its padding
+	rowBytes     = 3 * 8
+	recordBytes  = rowsAt + rowBytes*RecordGPUs
 )
 
 // recordHeader is the constant part of a record as it lies in the file, little-endian.
@@ -73,8 +77,31 @@ type Record struct {
 
 // Grant is what a session was granted on one GPU and has not given back.
 type Grant struct {
-	UUID  [16]byte
+	UUID [16]byte
+	Row
+}
+
+// Row is a grant as it changes: Bytes while the usage page counts Moves moves of the agent, and
+// Bytes+Move from the next one on.
+type Row struct {
 	Bytes uint64
+	Moves uint64
+	Move  int64
+}
+
+// Most is the larger of what the grant was before the move and after it.
+func (r Row) Most() uint64 { return r.Bytes + uint64(max(r.Move, 0)) }
+
+// After returns the grant in bytes, given the usage page's count of moves; false for a count that no
+// agent has left there.
+func (r Row) After(moves uint64) (uint64, bool) {
+	switch moves {
+	case r.Moves:
+		return r.Bytes, true
+	case r.Moves + 1:
+		return r.Bytes + uint64(r.Move), true
+	}
+	return r.Most(), false
 }
 
 // Credits is the directory of credit records. Its methods may be called at the same time for
@@ -114,14 +141,28 @@ func (c *Credits) Create(r Record) (*Credit, error) {
 	return &Credit{file: f, path: path}, nil
 }
 
-// Set records that the session's grant on the GPU at this place of Record.GPUs is now bytes.
-func (c *Credit) Set(gpu int, bytes uint64) error {
-	var word [8]byte
-	binary.LittleEndian.PutUint64(word[:], bytes)
-	if _, err := c.file.WriteAt(word[:], int64(wordsAt+8*gpu)); err != nil {
+// Set writes the row of the GPU at this place of Record.GPUs.
+func (c *Credit) Set(gpu int, row Row) error {
+	if _, err := c.file.WriteAt(row.encode(), int64(rowsAt+rowBytes*gpu)); err != nil {
 		return fmt.Errorf("writing a credit record: %w", err)
 	}
 	return nil
+}
+
+func (r Row) encode() []byte {
+	var b [rowBytes]byte
+	binary.LittleEndian.PutUint64(b[0:], r.Bytes)
+	binary.LittleEndian.PutUint64(b[8:], r.Moves)
+	binary.LittleEndian.PutUint64(b[16:], uint64(r.Move))
+	return b[:]
+}
+
+func decodeRow(b []byte) Row {
+	return Row{
+		Bytes: binary.LittleEndian.Uint64(b[0:]),
+		Moves: binary.LittleEndian.Uint64(b[8:]),
+		Move:  int64(binary.LittleEndian.Uint64(b[16:])),
+	}
 }
 
 // Close lets go of the record and leaves it in the directory.
@@ -187,7 +228,7 @@ func (c *Credits) encode(r Record) ([]byte, error) {
 	}
 	binary.LittleEndian.PutUint32(content[headerBytes:], crc32.ChecksumIEEE(content[:headerBytes]))
 	for i, g := range r.GPUs {
-		binary.LittleEndian.PutUint64(content[wordsAt+8*i:], g.Bytes)
+		copy(content[rowsAt+rowBytes*i:], g.encode())
 	}
 	return content, nil
 }
@@ -237,8 +278,8 @@ func decodeRecord(content []byte) (r Record, boot string, err error) {
 		Program: text(h.Program[:]), Library: text(h.Library[:]),
 	}
 	for i := range int(h.GPUs) {
-		bytes := binary.LittleEndian.Uint64(content[wordsAt+8*i:])
-		r.GPUs = append(r.GPUs, Grant{UUID: h.UUIDs[i], Bytes: bytes})
+		row := decodeRow(content[rowsAt+rowBytes*i:])
+		r.GPUs = append(r.GPUs, Grant{UUID: h.UUIDs[i], Row: row})
 	}
 	return r, text(h.Boot[:]), nil
 }

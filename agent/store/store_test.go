@@ -98,7 +98,7 @@ func sampleRecord() Record {
 	return Record{
 		Container: "0123456789ab", PID: 42, Start: 4711, UID: 1000, Image: 99, Session: 7, Inode: 12,
 		Since: time.Unix(1_800_000_000, 5), ABI: 1, Program: "python3", Library: "1.0",
-		GPUs: []Grant{{UUID: [16]byte{1}, Bytes: 5}, {UUID: [16]byte{2}}},
+		GPUs: []Grant{{UUID: [16]byte{1}, Row: Row{Bytes: 5, Moves: 1 << 40, Move: -3}}, {UUID: [16]byte{2}}},
 	}
 }
 
@@ -109,10 +109,10 @@ func TestRecordsSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := record.Set(1, 1<<50); err != nil {
+	want.GPUs[1].Row = Row{Bytes: 1 << 50, Moves: 7, Move: 512}
+	if err := record.Set(1, want.GPUs[1].Row); err != nil {
 		t.Fatal(err)
 	}
-	want.GPUs[1].Bytes = 1 << 50
 	if got, damaged, err := credits.Load(); err != nil || damaged != nil {
 		t.Error(damaged, err)
 	} else if diff := cmp.Diff([]Record{want}, got); diff != "" {
@@ -125,7 +125,7 @@ func TestRecordsSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := record.Set(0, 77); err != nil { // the former record must not reach the new one
+	if err := record.Set(0, Row{Bytes: 77}); err != nil { // the former record must not reach the new one
 		t.Fatal(err)
 	}
 	if err := record.Close(); err != nil {
@@ -145,13 +145,34 @@ func TestRecordsSurvive(t *testing.T) {
 }
 
 func TestRecordLayout(t *testing.T) {
-	if size := binary.Size(recordHeader{}); size != headerBytes || wordsAt%8 != 0 {
-		t.Errorf("header of %d bytes, words at %d", size, wordsAt)
+	if size := binary.Size(recordHeader{}); size != headerBytes || rowsAt%8 != 0 || len(Row{}.encode()) != rowBytes {
+		t.Errorf("header of %d bytes, rows at %d", size, rowsAt)
 	}
 	tooMany := sampleRecord()
 	tooMany.GPUs = make([]Grant, RecordGPUs+1)
 	if _, err := OpenCredits(t.TempDir(), boot).Create(tooMany); err == nil {
 		t.Error("a record of too many GPUs was written")
+	}
+}
+
+func TestRow(t *testing.T) {
+	for _, c := range []struct {
+		row   Row
+		moves uint64
+		want  uint64
+		known bool
+	}{
+		{Row{Bytes: 100, Moves: 4}, 4, 100, true},
+		{Row{Bytes: 100, Moves: 4, Move: -30}, 4, 100, true},
+		{Row{Bytes: 100, Moves: 4, Move: -30}, 5, 70, true},
+		{Row{Bytes: 100, Moves: 4, Move: 30}, 4, 100, true},
+		{Row{Bytes: 100, Moves: 4, Move: 30}, 5, 130, true},
+		{Row{Bytes: 100, Moves: 4, Move: 30}, 6, 130, false},
+		{Row{Bytes: 100, Moves: 4, Move: -30}, 3, 100, false},
+	} {
+		if got, known := c.row.After(c.moves); got != c.want || known != c.known {
+			t.Errorf("%+v at %d: %d, %v", c.row, c.moves, got, known)
+		}
 	}
 }
 
@@ -220,7 +241,7 @@ func BenchmarkSet(b *testing.B) {
 	}
 	defer record.Close()
 	for b.Loop() {
-		if err := record.Set(1, 4096); err != nil {
+		if err := record.Set(1, Row{Bytes: 4096}); err != nil {
 			b.Fatal(err)
 		}
 	}

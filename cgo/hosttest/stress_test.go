@@ -2,6 +2,7 @@ package hosttest
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,10 +26,12 @@ func trouble(a *agent, random *rand.Rand) {
 			conn.Close()
 			return nil, nil, false
 		case 2: // says it late, perhaps too late
-			if _, ok := message.(abi.Welcome); !ok {
-				time.AfterFunc(time.Duration(random.Int64N(int64(tooLong))), func() { a.write(conn, message, nil) })
-				return nil, nil, false
-			}
+			time.AfterFunc(time.Duration(random.Int64N(int64(tooLong))), func() { a.write(conn, message, fds) })
+			return nil, nil, false
+		}
+		if _, ok := message.(abi.Welcome); ok && random.IntN(2) == 0 {
+			time.AfterFunc(time.Duration(random.Int64N(int64(tooLong/4))), func() { a.write(conn, message, fds) })
+			return nil, nil, false
 		}
 		return message, fds, true
 	}
@@ -86,7 +89,7 @@ func bother(t *testing.T, h *host, a *agent, random *rand.Rand) string {
 	}
 }
 
-// settle waits until the last late message has arrived, and looks at the books.
+// settle waits until the last late message has arrived and the connection is up, and looks at the books.
 func settle(t *testing.T, h *host, a *agent) {
 	t.Helper()
 	a.mu.Lock()
@@ -95,11 +98,12 @@ func settle(t *testing.T, h *host, a *agent) {
 	a.mu.Unlock()
 	time.Sleep(2 * tooLong)
 	s := a.session(h, 1)
-	a.mu.Lock()
-	hellos := s.hellos
-	a.mu.Unlock()
-	a.drop()
-	a.session(h, hellos+1)
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(h.do("books 0"), "up 1"); {
+		if time.Now().After(deadline) {
+			t.Fatal("no connection at rest")
+		}
+		time.Sleep(tooLong / 4)
+	}
 	a.balance(h, s)
 	for gpu := range gpus {
 		books, driver := h.ok("books %d", gpu), h.ok("driver")

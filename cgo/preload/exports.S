@@ -1,5 +1,5 @@
-// exports.S: the driver's names that the library exports, one for each HOOK row of symbols.def, each a
-// jump to its wrapper. A program that is linked with the driver is bound to them.
+// exports.S: the driver's names that the library exports, one for each HOOK row of symbols.def, each
+// a jump to its wrapper. A program that is linked with the driver is bound to them.
 
 #if defined(__x86_64__)
 #define JUMP jmp

@@ -1,3 +1,5 @@
+// cases_test.go: small sequences that broke programs of this kind in the field, by their row.
+
 package routes
 
 import (

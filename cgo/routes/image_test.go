@@ -1,3 +1,5 @@
+// image_test.go: what the linked library imports, exports and holds, here and on the other machine.
+
 package routes
 
 import (
@@ -18,7 +20,7 @@ var realOnce = sync.OnceValues(func() (string, error) {
 })
 
 // realLibrary links libweir.so as users get it and returns the folder that it is in.
-func realLibrary(t *testing.T) string {
+func realLibrary(t testing.TB) string {
 	t.Helper()
 	dir, err := realOnce()
 	if err != nil {
@@ -86,8 +88,11 @@ func checkImage(t *testing.T, path string) {
 
 func checkSegments(t *testing.T, file *elf.File) {
 	t.Helper()
+	relro := false
 	for _, program := range file.Progs {
 		switch {
+		case program.Type == elf.PT_GNU_RELRO:
+			relro = true
 		case program.Type == elf.PT_TLS:
 			t.Error("has thread-local storage: not every process has room for it")
 		case program.Type == elf.PT_GNU_STACK && program.Flags&elf.PF_X != 0:
@@ -95,6 +100,13 @@ func checkSegments(t *testing.T, file *elf.File) {
 		case program.Type == elf.PT_LOAD && program.Flags&(elf.PF_W|elf.PF_X) == elf.PF_W|elf.PF_X:
 			t.Error("has a segment that is writable and executable")
 		}
+	}
+	flags, err := file.DynValue(elf.DT_FLAGS)
+	if err != nil || len(flags) != 1 || elf.DynFlag(flags[0])&elf.DF_BIND_NOW == 0 || !relro {
+		t.Errorf("is not bound at once with its tables read-only from then on (%v)", err)
+	}
+	if section := file.Section(".data"); section != nil && section.Size != 0 {
+		t.Errorf("has %d bytes of initialised data: a page that each process would have to copy", section.Size)
 	}
 	for _, name := range []string{".gnu.version", ".gnu.version_r", ".gnu.version_d"} {
 		if file.Section(name) != nil {
@@ -112,6 +124,22 @@ func checkSegments(t *testing.T, file *elf.File) {
 	if textrel, err := file.DynValue(elf.DT_TEXTREL); err != nil || len(textrel) != 0 {
 		t.Errorf("has text relocations (%v)", err)
 	}
+}
+
+// Another compiler makes other calls of its own out of the same sources; the library has to have them all.
+func TestClang(t *testing.T) {
+	need(t, "clang")
+	t.Setenv("CC", "clang")
+	dir := t.TempDir()
+	if err := linkLibrary(dir); err != nil {
+		t.Fatal(err)
+	}
+	checkImage(t, filepath.Join(dir, "libweir.so"))
+	if err := linkLibrary(dir, routeSources...); err != nil {
+		t.Fatal(err)
+	}
+	h := host{program: "routes", args: []string{"local"}, preload: []string{filepath.Join(dir, "libweir.so")}}
+	expect(t, run(t, h), reached...)
 }
 
 // The same sources in another folder give the same bytes.

@@ -1,3 +1,5 @@
+// main_test.go: builds the host programs, the test driver and the test library, and runs them.
+
 package routes
 
 import (
@@ -75,6 +77,8 @@ func buildAll() error {
 		{"table", "table.c", driver},
 		{"next_host", "next_host.c", nil},
 		{"loader_host", "loader_host.c", nil},
+		{"starts", "starts.c", []string{"-O2"}},
+		{"costs", "costs.c", []string{"-O2"}},
 		{"bare", "bare.c", []string{"-nostdlib", "-fPIE", "-pie"}},
 		{"libnext.so", "next.c", shared},
 		{"plugin_now.so", "plugin.c", append(append([]string{"-Wl,-z,now,-z,relro"}, shared...), driver...)},
@@ -149,7 +153,7 @@ var library = []string{"libweir.so"}
 
 // run runs a host program and returns what it printed. It fails the test where the program does not end
 // with 0 within a time that no working program needs.
-func run(t *testing.T, h host) string {
+func run(t testing.TB, h host) string {
 	t.Helper()
 	printed, err := try(h)
 	if err != nil {

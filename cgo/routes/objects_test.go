@@ -1,13 +1,18 @@
+// objects_test.go: the object reader on whole and damaged objects, under the sanitizers.
+
 package routes
 
 import (
 	"debug/elf"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+var damagedCopies = flag.Int("copies", 400, "damaged copies of each object that are read")
 
 // Whole and damaged objects, read under the sanitizers. The oddities are those that linkers make: one kind of
 // hash table, no exports, no SONAME, several versions of one function, eager and lazy binding.
@@ -51,7 +56,7 @@ func readDamaged(t *testing.T, path string, functions []string) {
 	seed := rand.Uint32()
 	t.Logf("seed %d", seed)
 	names := append([]string{"no_such_name", "plugin_hidden", "printf", ""}, functions...)
-	args := append([]string{path, fmt.Sprint(seed), "400"}, names...)
+	args := append([]string{path, fmt.Sprint(seed), fmt.Sprint(*damagedCopies)}, names...)
 	printed := run(t, host{program: "image", args: args})
 	want := map[string]string{"no_such_name": "0", "plugin_hidden": "0", "printf": "0", "": "0"}
 	for name, address := range addresses(t, path, functions) {

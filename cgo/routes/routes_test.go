@@ -1,3 +1,5 @@
+// routes_test.go: every route by which a program reaches the driver, alone and beside others.
+
 package routes
 
 import (
@@ -100,10 +102,10 @@ func TestCallerStaysTheCaller(t *testing.T) {
 
 // Weak references that the program asks for a driver.
 func TestWeakReferences(t *testing.T) {
-	absent := []string{"cuInit null", "cuMemAlloc null", "code -1"}
+	absent := []string{"cuInit null", "cuMemAlloc null", "dlvsym there there", "code -1"}
 	expect(t, run(t, host{program: "weak", preload: library}), absent...)
 	expect(t, run(t, host{program: "weak", preload: []string{"libweir.so", "libcuda.so.1"}}),
-		"cuInit there", "cuMemAlloc there", "code 0")
+		"cuInit there", "cuMemAlloc there", "dlvsym there there", "code 0")
 }
 
 // WEIR_DRIVER names the driver by SONAME or path; a name that is not loaded changes nothing.
@@ -178,7 +180,8 @@ func TestMusl(t *testing.T) {
 	}
 	expect(t, run(t, host{program: "musl_linked", preload: library}),
 		"code 0 0 0", "pointer 1", "calls 1 1 0", "default libweir.so", "next libweir.so")
-	expect(t, run(t, host{program: "musl_weak", preload: library}), "cuInit null", "cuMemAlloc null", "code -1")
+	expect(t, run(t, host{program: "musl_weak", preload: library}),
+		"cuInit null", "cuMemAlloc null", "dlvsym null null", "code -1")
 	idle := host{program: "musl_idle"}
 	bare := run(t, idle)
 	idle.preload = library

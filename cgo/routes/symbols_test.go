@@ -1,3 +1,5 @@
+// symbols_test.go: the rows of symbols.def against what is known of the driver's exports.
+
 package routes
 
 import (

@@ -14,7 +14,7 @@
 
 #define SIM_MAGIC 0x4d495357u  // "WSIM"
 #define SIM_LAYOUT 1u
-#define SIM_REGIONS 4u  // copies of the engines: one in use, the rest for stopped holders
+#define SIM_REGIONS 8u  // copies of the engines: one in use, the rest for stopped holders
 
 // Where an operation stands. Only SIM_DONE and what lies before the tail is a fact; the rest is
 // derived and can be rebuilt.
@@ -108,6 +108,7 @@ struct sim_stay {
 
 struct sim_engines {
     pthread_mutex_t lock;
+    uint64_t entered;  // the file's `current` when the present holder came in
     uint32_t gpu_count;
     uint32_t contexts_used;  // contexts from here on were never used
     uint32_t stays_used;     // so too for processes
@@ -135,10 +136,9 @@ struct sim_file {
     uint64_t created_ns;
     struct sim_config config;
     uint64_t serials;  // the last one given
-    // Which of `regions` is in use: its number in the low byte, SIM_STEALING while it is replaced,
-    // and a count above, so that no value comes twice.
+    // Which of `regions` is in use, plus SIM_REGIONS times a count of changes and moves: no value
+    // comes twice.
     uint64_t current;
-    pthread_mutex_t steal_lock;
     uint32_t processes_used;  // slots from here on were never used
     uint32_t reserved;
     uint64_t changes[SIM_GPUS_MAX];  // of `held`: a sum is good if none came in between
@@ -148,8 +148,6 @@ struct sim_file {
     uint32_t contexts[SIM_GPUS_MAX][SIM_PROCESSES_MAX];
     struct sim_engines regions[SIM_REGIONS];
 };
-
-#define SIM_STEALING 0x80u
 
 // A mapping, and who we are in the machine.
 struct sim_machine {

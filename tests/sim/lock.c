@@ -1,10 +1,12 @@
 // lock.c: the lock of the engines, which neither a killed nor a stopped process can keep.
 //
 // Killed: the mutex is robust, and the next holder rebuilds what is derived. Stopped: after
-// SIM_STEAL_MS a waiter copies the engines to another region of the file, rebuilds them there and
-// makes that region the current one. The stopped holder may go on writing to the old region, which
-// nobody reads; when it unlocks it learns that its change may be lost, and does it again.
-// A process that is stopped in the very act of stealing holds the others up until it goes on.
+// SIM_STEAL_MS a waiter copies the engines to another region of the file, rebuilds them there, and
+// makes that region the current one by one compare-and-swap. A holder ends its change in the same
+// way, by counting up the same word. So exactly one of the two succeeds: either the change was made
+// before the region was taken away, and the thief begins anew; or it was not, and the holder learns
+// that it must make it again. What it goes on writing in the old region is read by nobody.
+// A stopped process thus costs the others one region, until it goes on; there are SIM_REGIONS.
 #define _GNU_SOURCE
 #include "engine.h"
 
@@ -35,19 +37,38 @@ uint64_t sim_now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static struct timespec steal_time(void) {
-    uint64_t at = sim_now_ns() + SIM_STEAL_MS * UINT64_C(1000000);
-    return (struct timespec){.tv_sec = (time_t)(at / 1000000000u),
-                             .tv_nsec = (long)(at % 1000000000u)};
+// Locks, or gives up after SIM_STEAL_MS: ETIMEDOUT.
+static int lock_or_give_up(pthread_mutex_t *mutex) {
+    int rc = pthread_mutex_trylock(mutex);
+    if (rc != EBUSY)
+        return rc;
+#if defined(__SANITIZE_THREAD__)  // which follows no robust mutex through the call below
+    for (unsigned i = 0; i < SIM_STEAL_MS * 10 && rc == EBUSY; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        rc = pthread_mutex_trylock(mutex);
+    }
+    return rc == EBUSY ? ETIMEDOUT : rc;
+#else
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += SIM_STEAL_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+#endif
 }
 
-// What a running holder changes meanwhile is either copied or done again by it. Tails go first:
-// an operation that comes later than its tail does not exist.
-#if defined(__SANITIZE_THREAD__)
-__attribute__((no_sanitize("thread")))
-#endif
-static void
-copy_engines(struct sim_engines *to, const struct sim_engines *from) {
+// The region that a value of `current` names, and the value after one more change in it.
+static struct sim_engines *region_of(struct sim_file *file, uint64_t current) {
+    return &file->regions[current % SIM_REGIONS];
+}
+
+static uint64_t counted(uint64_t current) {
+    return current + SIM_REGIONS;
+}
+
+// Tails go first: an operation that a running holder adds meanwhile does not exist in the copy.
+static void copy_engines(struct sim_engines *to, const struct sim_engines *from) {
     to->gpu_count = from->gpu_count;
     to->contexts_used = __atomic_load_n(&from->contexts_used, __ATOMIC_ACQUIRE);
     to->stays_used = from->stays_used;
@@ -62,70 +83,55 @@ copy_engines(struct sim_engines *to, const struct sim_engines *from) {
 }
 
 // Takes a region that nobody holds. NULL: a stopped process sits in each of them.
-static struct sim_engines *take_spare(struct sim_file *file, unsigned used) {
+static struct sim_engines *take_spare(struct sim_file *file, const struct sim_engines *used) {
     for (unsigned i = 0; i < SIM_REGIONS; i++) {
-        if (i == used)
+        struct sim_engines *spare = &file->regions[i];
+        if (spare == used)
             continue;
-        int rc = pthread_mutex_trylock(&file->regions[i].lock);
+        int rc = pthread_mutex_trylock(&spare->lock);
         if (rc == EOWNERDEAD)
-            rc = pthread_mutex_consistent(&file->regions[i].lock);
+            rc = pthread_mutex_consistent(&spare->lock);
         if (!rc)
-            return &file->regions[i];
+            return spare;
     }
     return NULL;
 }
 
+// Moves the engines to another region, if nobody ends a change in this one meanwhile.
 static void steal(struct sim_file *file, uint64_t seen) {
-    int rc = pthread_mutex_trylock(&file->steal_lock);
-    if (rc == EOWNERDEAD)
-        rc = pthread_mutex_consistent(&file->steal_lock);
-    if (rc) {
+    struct sim_engines *used = region_of(file, seen), *spare = take_spare(file, used);
+    if (!spare) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         return;
     }
-    uint64_t current = __atomic_load_n(&file->current, __ATOMIC_ACQUIRE);
-    if (current == seen) {
-        unsigned from = (unsigned)(seen & (SIM_STEALING - 1));
-        // From here on a holder that unlocks knows that it must do its change again.
-        __atomic_store_n(&file->current, seen | SIM_STEALING, __ATOMIC_SEQ_CST);
-        struct sim_engines *spare = take_spare(file, from);
-        uint64_t next = seen & ~(uint64_t)SIM_STEALING;
-        if (spare) {
-            copy_engines(spare, &file->regions[from]);
-            sim_engines_rebuild(spare);
-            next = ((seen >> 8) + 1) << 8 | (uint64_t)(spare - file->regions);
-            pthread_mutex_unlock(&spare->lock);
-        }
-        __atomic_store_n(&file->current, next, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&file->current, __ATOMIC_SEQ_CST) == seen) {
+        copy_engines(spare, used);
+        sim_engines_rebuild(spare);
+        uint64_t next = (seen / SIM_REGIONS + 1) * SIM_REGIONS + (uint64_t)(spare - file->regions);
+        __atomic_compare_exchange_n(&file->current, &seen, next, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST);
     }
-    pthread_mutex_unlock(&file->steal_lock);
+    pthread_mutex_unlock(&spare->lock);
 }
 
 // Locks the region that is current, whichever that is when the lock is had.
 static struct sim_engines *lock_current(struct sim_file *file) {
     for (;;) {
-        uint64_t seen = __atomic_load_n(&file->current, __ATOMIC_ACQUIRE);
-        struct sim_engines *engines = &file->regions[seen & (SIM_STEALING - 1)];
-        if (seen & SIM_STEALING) {
-            steal(file, seen);
-            continue;
-        }
-        int rc = pthread_mutex_trylock(&engines->lock);
-        if (rc == EBUSY) {
-            struct timespec until = steal_time();
-            rc = pthread_mutex_clocklock(&engines->lock, CLOCK_MONOTONIC, &until);
-        }
+        uint64_t seen = __atomic_load_n(&file->current, __ATOMIC_SEQ_CST);
+        struct sim_engines *engines = region_of(file, seen);
+        int rc = lock_or_give_up(&engines->lock);
         if (rc == EOWNERDEAD) {
             sim_engines_rebuild(engines);
             rc = pthread_mutex_consistent(&engines->lock);
         }
         if (rc) {
-            steal(file, seen);
-        } else if (__atomic_load_n(&file->current, __ATOMIC_SEQ_CST) == seen) {
-            return engines;
-        } else {
-            pthread_mutex_unlock(&engines->lock);
+            steal(file, __atomic_load_n(&file->current, __ATOMIC_SEQ_CST));
+            continue;
         }
+        engines->entered = __atomic_load_n(&file->current, __ATOMIC_SEQ_CST);
+        if (region_of(file, engines->entered) == engines)
+            return engines;
+        pthread_mutex_unlock(&engines->lock);
     }
 }
 
@@ -155,10 +161,9 @@ struct sim_engines *sim_lock(struct sim_machine *machine) {
 }
 
 bool sim_unlock(struct sim_machine *machine, struct sim_engines *engines) {
-    // Full barrier: either the thief sees our change, or we see the thief.
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    uint64_t current = __atomic_load_n(&machine->file->current, __ATOMIC_SEQ_CST);
-    bool kept = !(current & SIM_STEALING) && &machine->file->regions[current & 0x7f] == engines;
+    uint64_t entered = engines->entered;
+    bool kept = __atomic_compare_exchange_n(&machine->file->current, &entered, counted(entered),
+                                            false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&engines->lock);
     return kept;
 }

@@ -49,7 +49,7 @@ static int complete(struct sim_config *config) {
 }
 
 static int fill(struct sim_file *file, const struct sim_config *config) {
-    int rc = sim_mutex_init(&file->steal_lock);
+    int rc = 0;
     for (unsigned i = 0; i < SIM_REGIONS && !rc; i++)
         rc = sim_mutex_init(&file->regions[i].lock);
     for (unsigned i = 0; i < SIM_PROCESSES_MAX && !rc; i++)

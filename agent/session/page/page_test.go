@@ -77,7 +77,7 @@ func TestUsagePageCannotBeResized(t *testing.T) {
 // TestPunchedHole: the seals do not keep a tenant from emptying its page; it only loses its credit.
 func TestPunchedHole(t *testing.T) {
 	u, fd := newUsage(t)
-	if ok, err := u.Give(1, 500, 500); !ok || err != nil {
+	if ok, err := u.Give(1, 0, 0, 500); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	const mode = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
@@ -163,16 +163,54 @@ func TestForgedCredit(t *testing.T) {
 		if _, err := u.Credit(0, 100); !errors.Is(err, ErrForged) {
 			t.Errorf("credit of %d read: %v", forged, err)
 		}
-		if got, err := u.Take(0, 100, 50); got != 0 || !errors.Is(err, ErrForged) {
+		if got, err := u.Take(0, 0, 100, 50, quietly); got != 0 || !errors.Is(err, ErrForged) {
 			t.Errorf("credit of %d: took %d, %v", forged, got, err)
 		}
-		if ok, err := u.Give(0, 150, 50); ok || !errors.Is(err, ErrForged) {
+		if ok, err := u.Give(0, 0, 100, 50); ok || !errors.Is(err, ErrForged) {
 			t.Errorf("credit of %d: added, %v", forged, err)
 		}
 	}
 	atomic.StoreUint64(&p.Gpus[0].Bytes, 100)
-	if got, err := u.Take(0, 100, 150); got != 100 || err != nil {
+	if got, err := u.Take(0, 0, 100, 150, quietly); got != 100 || err != nil {
 		t.Errorf("took %d, %v", got, err)
+	}
+	atomic.StoreUint64(&p.Gpus[0].Bytes, 100)
+	for _, forged := range []uint64{0, 2, ^uint64(0)} { // the count is 1 now
+		atomic.StoreUint64(&p.Gpus[0].Reserved[0], forged)
+		if got, err := u.Take(0, 1, 100, 50, quietly); got != 0 || !errors.Is(err, ErrForged) {
+			t.Errorf("count of %d: took %d, %v", forged, got, err)
+		}
+		if ok, err := u.Give(0, 1, 100, 50); ok || !errors.Is(err, ErrForged) {
+			t.Errorf("count of %d: added, %v", forged, err)
+		}
+	}
+}
+
+func quietly(uint64) error { return nil }
+
+// TestMovesAreCounted: whoever finds the page knows whether the move that was announced was made.
+func TestMovesAreCounted(t *testing.T) {
+	u, _ := newUsage(t)
+	if ok, err := u.Give(3, 0, 0, 700); !ok || err != nil || u.Moves(3) != 1 || u.Moves(2) != 0 {
+		t.Fatal(ok, err, u.Moves(3))
+	}
+	announced := uint64(0)
+	got, err := u.Take(3, 1, 700, 300, func(bytes uint64) error {
+		announced = bytes
+		if u.Moves(3) != 1 {
+			t.Error("moved before it was announced")
+		}
+		return nil
+	})
+	if got != 300 || announced != 300 || err != nil || u.Moves(3) != 2 {
+		t.Errorf("took %d of %d announced, count %d, %v", got, announced, u.Moves(3), err)
+	}
+	refused := errors.New("no")
+	if _, err := u.Take(3, 2, 400, 1, func(uint64) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+	if credit, err := u.Credit(3, 400); credit != 400 || u.Moves(3) != 2 || err != nil {
+		t.Errorf("credit %d, count %d, %v", credit, u.Moves(3), err)
 	}
 }
 
@@ -181,7 +219,7 @@ func TestBothSidesAtOnce(t *testing.T) {
 	u, fd := newUsage(t)
 	p := (*abi.UsagePage)(unsafe.Pointer(&tenantMapping(t, fd, unix.PROT_READ|unix.PROT_WRITE)[0]))
 	const granted = 1 << 20
-	if ok, err := u.Give(0, granted, granted); !ok || err != nil {
+	if ok, err := u.Give(0, 0, 0, granted); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	var used uint64
@@ -197,11 +235,14 @@ func TestBothSidesAtOnce(t *testing.T) {
 			}
 		}
 	})
-	left := uint64(granted)
+	left, moves := uint64(granted), uint64(1)
 	for range 20_000 {
-		got, err := u.Take(0, left, 5)
+		got, err := u.Take(0, moves, left, 5, quietly)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if got > 0 {
+			moves++
 		}
 		left -= got
 	}
@@ -217,7 +258,7 @@ func TestReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer u.Close()
-	if ok, err := u.Give(0, 100, 100); !ok || err != nil {
+	if ok, err := u.Give(0, 0, 0, 100); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	check := func(how string) {

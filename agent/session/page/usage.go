@@ -8,13 +8,15 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"weir/cgo/abi"
 )
 
-// ErrForged is returned where a credit word claims more than the session was granted.
+// ErrForged is returned where a page claims more credit than the session was granted, or has another
+// count of moves than the agent left there.
 var ErrForged = errors.New("the usage page claims more credit than was granted")
 
 // ErrNotFound is returned where a process's usage page cannot be opened again.
@@ -26,6 +28,10 @@ const retriesMax = 1000
 
 // Usage is a session's usage page as the agent sees it: memory in which every word may be a lie.
 // Each word is read once, checked against the grant, and only then used.
+//
+// Of each GPU the agent changes two words at once: the unused credit, and beside it the count of its
+// own changes, its moves. So an agent that was killed in the midst of a move leaves behind, in one
+// number, whether the move was made. The library never touches the count.
 type Usage struct {
 	mapping
 	inode uint64
@@ -64,39 +70,69 @@ func (u *Usage) Credit(gpu int, granted uint64) (uint64, error) {
 	return credit, nil
 }
 
+// Moves returns the count of the agent's moves on a GPU.
+func (u *Usage) Moves(gpu int) uint64 { return atomic.LoadUint64(&u.pair(gpu)[1]) }
+
 // Take takes at most limit bytes from the unused credit and returns how many it took. The tenant need
-// not help: it may be stopped, and it may take at the same time.
-func (u *Usage) Take(gpu int, granted, limit uint64) (uint64, error) {
+// not help: it may be stopped, and it may take at the same time. moves is the count before; it has
+// risen by one if any bytes were taken. announce is called with the number of bytes before they are
+// taken, perhaps more than once; the last call is the one that counts. An error of it is returned.
+func (u *Usage) Take(gpu int, moves, granted, limit uint64, announce func(bytes uint64) error) (uint64,
+	error) {
 	for range retriesMax {
 		credit, err := u.Credit(gpu, granted)
 		if err != nil {
 			return 0, err
 		}
 		taken := min(credit, limit)
-		if taken == 0 || atomic.CompareAndSwapUint64(u.word(gpu), credit, credit-taken) {
+		if taken == 0 {
+			return 0, nil
+		}
+		if err := announce(taken); err != nil {
+			return 0, err
+		}
+		moved, err := u.move(gpu, moves, credit, credit-taken)
+		if err != nil {
+			return 0, err
+		}
+		if moved {
 			return taken, nil
 		}
 	}
 	return 0, nil
 }
 
-// Give adds bytes of the grant to the unused credit. granted includes them. It tells whether they are
-// there now: a tenant that keeps its word moving gets none.
-func (u *Usage) Give(gpu int, granted, bytes uint64) (bool, error) {
+// Give adds bytes to the unused credit, which was at most granted so far. It tells whether they are
+// there now, and the count of moves has then risen by one: a tenant that keeps its word moving gets
+// none.
+func (u *Usage) Give(gpu int, moves, granted, bytes uint64) (bool, error) {
 	for range retriesMax {
-		credit, err := u.Credit(gpu, granted-bytes)
+		credit, err := u.Credit(gpu, granted)
 		if err != nil {
 			return false, err
 		}
-		if atomic.CompareAndSwapUint64(u.word(gpu), credit, credit+bytes) {
-			return true, nil
+		if moved, err := u.move(gpu, moves, credit, credit+bytes); moved || err != nil {
+			return moved, err
 		}
 	}
 	return false, nil
 }
 
-func (u *Usage) word(gpu int) *uint64 {
-	return &(*abi.UsagePage)(u.at(0)).Gpus[gpu].Bytes
+// move is one try to change the credit together with the count.
+func (u *Usage) move(gpu int, moves, from, to uint64) (bool, error) {
+	if compareAndSwapPair(u.pair(gpu), from, moves, to, moves+1) {
+		return true, nil
+	}
+	if u.Moves(gpu) != moves {
+		return false, ErrForged
+	}
+	return false, nil
+}
+
+func (u *Usage) word(gpu int) *uint64 { return &u.pair(gpu)[0] }
+
+func (u *Usage) pair(gpu int) *[2]uint64 {
+	return (*[2]uint64)(unsafe.Pointer(&(*abi.UsagePage)(u.at(0)).Gpus[gpu]))
 }
 
 // Reopen finds a usage page that an earlier agent made, by its inode, in the process that has it.

@@ -3,6 +3,7 @@
 // stand.
 #include "driver.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -13,10 +14,15 @@ struct test_driver test_driver = {.pitch_bytes = TEST_PITCH};
 struct block {
     uint64_t magic;
     uint64_t bytes;
+    struct block *next;  // while free
     int gpu;
 };
 
-#define CONTEXTS 1024
+static struct block *free_blocks;
+static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
+
+// Contexts that exist at one time, more or less: a table by handle.
+#define CONTEXTS 65536
 #define BLOCK_MAGIC 0x626c6f636b5f6f6bull
 // Addresses below this are nobody's.
 #define LOWEST_POINTER 65536u
@@ -41,6 +47,29 @@ static int planned_failure(void) {
     if (code)
         __atomic_store_n(&test_driver.fail_code, 0, __ATOMIC_RELAXED);
     return code;
+}
+
+static struct block *take_block(void) {
+    pthread_mutex_lock(&blocks_lock);
+    struct block *block = free_blocks;
+    if (block)
+        free_blocks = block->next;
+    pthread_mutex_unlock(&blocks_lock);
+    return block ? block : malloc(sizeof(*block));
+}
+
+// 0, or 1 where that is no block in use.
+static int release_block(struct block *block) {
+    pthread_mutex_lock(&blocks_lock);
+    int wrong = block->magic != BLOCK_MAGIC;
+    if (!wrong) {
+        block->magic = 0;
+        __atomic_fetch_sub(&test_driver.used_bytes[block->gpu], block->bytes, __ATOMIC_SEQ_CST);
+        block->next = free_blocks;
+        free_blocks = block;
+    }
+    pthread_mutex_unlock(&blocks_lock);
+    return wrong;
 }
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit) {
@@ -69,8 +98,8 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes) {
         return code;
     if (bytes > TEST_GPU_BYTES)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct block *block = malloc(sizeof(*block));
-    *block = (struct block){BLOCK_MAGIC, round_up(bytes, 512), current_device};
+    struct block *block = take_block();
+    *block = (struct block){BLOCK_MAGIC, round_up(bytes, 512), NULL, current_device};
     count(current_device, block->bytes);
     dawdle();
     *pointer = (CUdeviceptr)(uintptr_t)block;
@@ -99,13 +128,9 @@ static CUresult driver_free(CUdeviceptr pointer) {
         return code;
     if (pointer < LOWEST_POINTER)
         return CUDA_ERROR_INVALID_VALUE;
-    struct block *block = (struct block *)(uintptr_t)pointer;
-    if (block->magic != BLOCK_MAGIC)
+    if (release_block((struct block *)(uintptr_t)pointer))
         return CUDA_ERROR_INVALID_VALUE;
     dawdle();
-    block->magic = 0;
-    __atomic_fetch_sub(&test_driver.used_bytes[block->gpu], block->bytes, __ATOMIC_SEQ_CST);
-    free(block);
     return CUDA_SUCCESS;
 }
 
@@ -196,14 +221,16 @@ static CUresult driver_primary_state(CUdevice device, unsigned *flags, int *acti
 
 uint64_t test_driver_new_context(int device) {
     uint64_t handle = __atomic_fetch_add(&next_context, 1, __ATOMIC_RELAXED);
-    context_device[handle % CONTEXTS] = device;
+    __atomic_store_n(&context_device[handle % CONTEXTS], device, __ATOMIC_RELAXED);
     test_driver_use_context(handle);
     return handle;
 }
 
 void test_driver_use_context(uint64_t handle) {
     current = (CUcontext)(uintptr_t)handle;
-    current_device = handle > TEST_GPUS ? context_device[handle % CONTEXTS] : (int)handle - 1;
+    current_device = (int)handle - 1;
+    if (handle > TEST_GPUS)
+        current_device = __atomic_load_n(&context_device[handle % CONTEXTS], __ATOMIC_RELAXED);
 }
 
 #define INSTALL(export, function)                                                                  \

@@ -3,9 +3,12 @@
 // line, so that a test can lead it through any order of events.
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -166,6 +169,21 @@ static void do_vfork(void) {
     say(waitpid(child, &status, 0) == child && status == 0 ? 0 : 1, 0);
 }
 
+// Makes the kernel one that does not know wipe-on-fork: madvise(…, 18) is not valid from now on.
+static void do_nowipe(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, WEIR_MADV_WIPEONFORK, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+    int rc = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    say(rc ? rc : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
 // Closes all descriptors, as daemons do, and puts files in their place.
 static void do_closefrom(int reuse) {
     for (int fd = 3; fd < 1024; fd++)
@@ -228,6 +246,8 @@ static void run_words(char **words) {
         say(CALL(weir_cuInit((unsigned)number(words[1]))), 0);
     else if (!strcmp(words[0], "vfork"))
         do_vfork();
+    else if (!strcmp(words[0], "nowipe"))
+        do_nowipe();
     else if (!strcmp(words[0], "closefrom"))
         do_closefrom((int)number(words[1]));
     else if (!strcmp(words[0], "descriptors"))

@@ -18,6 +18,9 @@ struct worker {
     double deadline_ms;
     int release;
     int wrong;
+    uint64_t contexts[TEST_GPUS];
+    CUdeviceptr live[LIVE_MAX];
+    int live_gpu[LIVE_MAX];
 };
 
 static double now_ms(void) {
@@ -39,27 +42,52 @@ static CUresult allocate(uint64_t *seed, CUdeviceptr *pointer) {
     }
 }
 
+// Ends one of a worker's contexts. The memory in it is free a moment before the library hears of
+// that, as with a real driver, so its addresses may be someone else's by then.
+static void end_context(struct worker *worker, int gpu) {
+    for (int i = 0; i < LIVE_MAX; i++) {
+        if (!worker->live[i] || worker->live_gpu[i] != gpu)
+            continue;
+        worker->wrong += WEIR_REAL(cuMemFree_v2)(worker->live[i]) != CUDA_SUCCESS;
+        worker->live[i] = 0;
+    }
+    CUcontext context = (CUcontext)(uintptr_t)worker->contexts[gpu];
+    worker->wrong += weir_cuCtxDestroy_v2(context) != CUDA_SUCCESS;
+    worker->contexts[gpu] = test_driver_new_context(gpu);
+}
+
+static void step(struct worker *worker) {
+    uint64_t slot = test_random(&worker->seed) % LIVE_MAX;
+    int gpu = (int)(test_random(&worker->seed) % TEST_GPUS);
+    uint64_t what = test_random(&worker->seed) % 1000;
+    test_driver_use_context(worker->contexts[gpu]);
+    if (what < 2) {
+        end_context(worker, gpu);
+    } else if (what < 20) {
+        size_t free_bytes, total_bytes;
+        worker->wrong += weir_cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS;
+    } else if (worker->live[slot]) {
+        worker->wrong += weir_cuMemFree_v2(worker->live[slot]) != CUDA_SUCCESS;
+        worker->live[slot] = 0;
+    } else {
+        CUresult result = allocate(&worker->seed, &worker->live[slot]);
+        worker->live_gpu[slot] = gpu;
+        if (result != CUDA_SUCCESS)
+            worker->live[slot] = 0;
+        worker->wrong += result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
 static void *work(void *argument) {
     struct worker *worker = argument;
-    CUdeviceptr live[LIVE_MAX] = {0};
-    while (now_ms() < worker->deadline_ms) {
-        for (int i = 0; i < 50; i++) {
-            uint64_t slot = test_random(&worker->seed) % LIVE_MAX;
-            test_driver_use_context(test_random(&worker->seed) % TEST_GPUS + 1);
-            if (live[slot]) {
-                worker->wrong += weir_cuMemFree_v2(live[slot]) != CUDA_SUCCESS;
-                live[slot] = 0;
-                continue;
-            }
-            CUresult result = allocate(&worker->seed, &live[slot]);
-            if (result != CUDA_SUCCESS)
-                live[slot] = 0;
-            worker->wrong += result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
+    for (int gpu = 0; gpu < TEST_GPUS; gpu++)
+        worker->contexts[gpu] = test_driver_new_context(gpu);
+    while (now_ms() < worker->deadline_ms)
+        for (int i = 0; i < 50; i++)
+            step(worker);
     for (int i = 0; i < LIVE_MAX && worker->release; i++)
-        if (live[i])
-            worker->wrong += weir_cuMemFree_v2(live[i]) != CUDA_SUCCESS;
+        if (worker->live[i])
+            worker->wrong += weir_cuMemFree_v2(worker->live[i]) != CUDA_SUCCESS;
     return NULL;
 }
 

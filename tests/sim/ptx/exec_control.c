@@ -50,11 +50,11 @@ static void transfer_all(struct sim_ptx_thread *t, const struct sim_ptx_frame *c
                          const struct sim_ptx_frame *callee, const struct sim_ptx_call *call,
                          bool returns) {
     const struct sim_ptx_module *m = t->block->module;
-    const struct sim_ptx_actual *actual = &m->actuals[call->first + (returns ? 0 : call->returns)];
     const struct sim_ptx_function *f = &m->functions[callee->function];
-    const struct sim_ptx_formal *formal = &m->formals[f->formals + (returns ? 0 : call->returns)];
-    uint32_t count = returns ? call->returns : call->params;
-    for (uint32_t k = 0; k < count; k++, actual++, formal++) {
+    uint32_t first = returns ? 0 : call->returns, count = returns ? call->returns : call->params;
+    for (uint32_t k = first; k < first + count; k++) {
+        const struct sim_ptx_actual *actual = &m->actuals[call->first + k];
+        const struct sim_ptx_formal *formal = &m->formals[f->formals + k];
         struct place outer = {t->stack + caller->registers_at, t->local + caller->local_at,
                               actual->ref, actual->in_frame};
         struct place inner = {t->stack + callee->registers_at, t->local + callee->local_at,

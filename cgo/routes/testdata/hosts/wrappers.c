@@ -18,6 +18,9 @@ extern void *weir_real_table[FN_COUNT];
 void *weir_real_find(int fn);
 int weir_fn_named(const char *name);
 
+// Of preload/, which not all tests link.
+void *weir_dl_real(int which) __attribute__((weak));
+
 static unsigned calls[FN_COUNT];
 
 static uintptr_t pass_on(int fn, uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e,
@@ -54,4 +57,10 @@ __attribute__((visibility("default"))) const char *cuTestExport(const void *wrap
 #define PASS(export, asked, since, streams, class)
 #include "symbols.def"
     return NULL;
+}
+
+// What stands behind the library's dlsym, and behind a wrapper: for comparing their costs.
+__attribute__((visibility("default"))) void *cuTestBehind(const char *name) {
+    int fn = weir_fn_named(name);
+    return fn < FN_COUNT ? weir_real_find(fn) : weir_dl_real(0);
 }

@@ -105,7 +105,6 @@ static void kill_now(struct child child) {
     CHECK_EQ(waitpid(child.pid, &status, 0), child.pid);
     CHECK(WIFSIGNALED(status));
     close(child.from);
-    close(child.to);
 }
 
 static uint64_t used_bytes(void) {
@@ -124,6 +123,8 @@ static void take_all(uint64_t unused) {
     uint64_t got = 0;
     CUdeviceptr at;
     start_cuda();
+    tell(0);
+    wait_for_end();
     for (uint64_t bytes = 16 * MIB; bytes >= SIM_GRANULE;) {
         if (cuMemAlloc_v2(&at, bytes) == CUDA_SUCCESS)
             got += bytes;
@@ -131,15 +132,20 @@ static void take_all(uint64_t unused) {
             bytes /= 2;
     }
     tell(got);
-    wait_for_end();
+    for (;;)
+        pause();
 }
 
 static void two_take_all(void) {
     struct child a = spawn(take_all, 0), b = spawn(take_all, 0);
+    hear(a);
+    hear(b);
+    close(a.to);
+    close(b.to);
     CHECK_EQ(hear(a) + hear(b) + 2 * CONTEXT_BYTES, 64 * MIB);
     CHECK_EQ(used_bytes(), 64 * MIB);
-    finish(a);
-    finish(b);
+    kill_now(a);
+    kill_now(b);
     CHECK_EQ(used_bytes(), 0);
 }
 
@@ -230,6 +236,7 @@ static void killed(void) {
         hear(victim);
         sleep_us((unsigned)rand() % 3000);
         kill_now(victim);
+        close(victim.to);
         CHECK_EQ(used_bytes(), before);  // at the very next look
     }
     finish(living);
@@ -396,8 +403,10 @@ static void shares(const uint64_t *kernel_ns, unsigned count, double tolerance) 
         for (unsigned i = 0; i < count; i++)
             if (state.pid == children[i].pid && state.alive)
                 sum += busy[i] = state.gpus[0].books.busy_by_rivals_ns[count - 1];
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         kill_now(children[i]);
+        close(children[i].to);
+    }
     CHECK(sum > 300000000);
     for (unsigned i = 0; i < count; i++) {
         double share = 100.0 * (double)busy[i] / (double)sum;
