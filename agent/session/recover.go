@@ -127,7 +127,7 @@ func (c *container) regrant(s *session, recorded []store.Grant) []store.Grant {
 	}
 	for _, g := range recorded {
 		if i, known := c.node.byUUID[g.UUID]; known {
-			grants[i].Bytes = g.Bytes
+			grants[i].Row = g.Row
 		} else if g.Bytes > 0 {
 			c.event("unenforced", s.process.PID, "%s was granted %s on a GPU that the agent no longer "+
 				"finds", s.program, size(int64(g.Bytes)))

@@ -212,8 +212,11 @@ void sim_ptx_lex(struct sim_ptx_lexer *l, struct sim_ptx_token *t) {
         t->kind = strchr("{}()[]<>,;:=+-*/!~@|&^?.", *l->at) ? SIM_PTX_PUNCTUATION : SIM_PTX_BAD;
         t->punctuation = *l->at++;
     }
-    if (!ok)
+    if (!ok) {
         t->kind = SIM_PTX_BAD;
+        if (l->at == start)
+            l->at++;  // whoever skips tokens must come to the end
+    }
     if (t->text.bytes == 0 && t->kind != SIM_PTX_STRING)
         t->text = (struct sim_ptx_text){start, (uint32_t)(l->at - start)};
 }
