@@ -217,6 +217,8 @@ static CUresult absent(void) {
 
 void *weir_real_find(enum weir_fn fn) {
     void *function = weir_driver_function(fn);
+    if (!function)
+        function = weir_next_function(fn_name(fn));
     return function ? function : (void *)absent;
 }
 

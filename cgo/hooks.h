@@ -5,7 +5,8 @@
 // wrappers call the driver through WEIR_REAL(<export>). Invariants:
 //   - a wrapper has exactly the type <export>_fn of cuda.h, and so has what WEIR_REAL gives;
 //   - WEIR_REAL never gives NULL: where the driver lacks a function, or while none is loaded, it
-//     gives one that takes any arguments and returns CUDA_ERROR_NOT_FOUND;
+//     gives what the program would have found without this library (a stand-in of another name),
+//     or else one that takes any arguments and returns CUDA_ERROR_NOT_FOUND;
 //   - nothing here allocates, locks, changes errno or loads a library.
 #ifndef WEIR_HOOKS_H
 #define WEIR_HOOKS_H
@@ -45,6 +46,10 @@ static inline void *weir_real(enum weir_fn fn) {
 // The C library's function of that name (pthread_create and the like), or what another preloaded
 // library behind this one puts in its place; NULL where there is none. Costs microseconds: keep it.
 void *weir_host_function(const char *name);
+
+// The next definition of a function behind this library in the loader's order, or NULL: what a
+// reference that was bound to this library would have been bound to without it.
+void *weir_next_function(const char *name);
 
 // The value of an environment variable in the host's environment, or NULL.
 const char *weir_env(const char *name);

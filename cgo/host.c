@@ -35,6 +35,12 @@ void *weir_host_function(const char *name) {
     return search.after ? search.after : search.before;
 }
 
+void *weir_next_function(const char *name) {
+    struct host_search search = {.name = name};
+    weir_objects_each(host_visit, &search);
+    return search.after;
+}
+
 const char *weir_env(const char *name) {
     char **entries = &environ ? environ : NULL;
     for (; entries && *entries; entries++) {

@@ -155,7 +155,7 @@ func (n *Node) retire(c *container) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c.mu.Lock()
-	if c.closed || !c.rootOver || len(c.sessions) > 0 {
+	if n.stopping || c.closed || !c.rootOver || len(c.sessions) > 0 {
 		c.mu.Unlock()
 		return
 	}

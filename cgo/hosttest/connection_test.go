@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -42,6 +43,77 @@ func TestAgentRestarts(t *testing.T) {
 	a.balance(h, s)
 	h.want("ok 0", "free %d", second)
 	a.balance(h, s)
+}
+
+// While a new connection is being made, from HELLO to WELCOME, the credit is closed: what is freed then
+// must come out of the new page.
+func TestFreeWhileConnecting(t *testing.T) {
+	t.Parallel()
+	a := startAgent(t, 10*mib)
+	h := startHost(t, plain, a.path)
+	first, second := h.ok("alloc %d", mib)[0], h.ok("alloc %d", 2*mib)[0]
+	a.session(h, 1)
+	a.stop()
+	release := make(chan struct{})
+	a.meddle = func(s *session, message any, fds []int) (any, []int, bool) {
+		if _, ok := message.(abi.Welcome); !ok {
+			return message, fds, true
+		}
+		conn := s.conn
+		go func() {
+			<-release
+			a.write(conn, message, fds)
+		}()
+		return nil, nil, false
+	}
+	a.start()
+	s := a.session(h, 2)
+	h.want("ok 0", "free %d", first)
+	if got := h.ok("books 0"); got[0] != 2*mib || got[1] != mib {
+		t.Errorf("owns %d and keeps %d back, want %d and %d", got[0], got[1], 2*mib, mib)
+	}
+	h.send("alloc %d", mib) // has to wait: the freed memory cannot be used before the page is open
+	select {
+	case line := <-h.lines:
+		t.Fatalf("allocation while the credit is closed: %q", line)
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(release)
+	if line := h.answer(); !strings.HasPrefix(line, "ok ") {
+		t.Errorf("allocation: %q", line)
+	}
+	if unused := atomic.LoadUint64(s.usage.credit(0)); unused != mib {
+		t.Errorf("%d in the credit word, want the %d that were freed", unused, mib)
+	}
+	a.balance(h, s)
+	h.want("ok 0", "free %d", second)
+	a.balance(h, s)
+}
+
+// A connection is made anew while a thread is inside the driver: what it allocates is declared already.
+func TestReconnectDuringDriverCall(t *testing.T) {
+	for _, code := range []int{0, 2} {
+		t.Run(fmt.Sprintf("driver returns %d", code), func(t *testing.T) {
+			t.Parallel()
+			a := startAgent(t, 10*mib)
+			h := startHost(t, plain, a.path)
+			h.want("ok 0", "free %d", h.ok("alloc %d", mib)[0])
+			a.session(h, 1)
+			h.ok("fail %d", code)
+			h.ok("dawdle 500000")
+			h.send("alloc %d", mib)
+			time.Sleep(100 * time.Millisecond)
+			a.drop()
+			s := a.session(h, 2)
+			if s.hello.Held_count != 1 || s.hello.Held[0].Bytes != mib {
+				t.Errorf("declared %d: %v, want %d", s.hello.Held_count, s.hello.Held[0], mib)
+			}
+			if line := h.answer(); strings.HasPrefix(line, "ok ") != (code == 0) {
+				t.Errorf("allocation: %q", line)
+			}
+			a.balance(h, s)
+		})
+	}
 }
 
 func TestAgentAbsent(t *testing.T) {

@@ -1,59 +1,55 @@
 // start.c: what happens when the library is loaded, in every process: next to nothing.
 //
-// A program may ask `if (cuInit)` of a weak reference to see whether it runs with the driver. In a
-// process without one the loader has bound such a reference to this library, and it must be NULL.
-// That can only be mended now, before the program looks. Costs a few nanoseconds for each
-// relocation that names a symbol, and no system call, unless there is such a reference.
+// A program may ask `if (cuInit)` of a weak reference to see whether it runs with the driver. The
+// loader has bound such a reference to this library; in a process without the driver it must be
+// what it would be without this library, mostly NULL. That can only be mended now, before the
+// program looks. Costs a few nanoseconds for each relocation that names a symbol, and no system
+// call, unless there is such a reference.
 #include "driver.h"
 #include "routes.h"
 #include "slots.h"
 
-// Which of the exported names nobody else in this process defines.
-struct missing {
-    bool driver;
-    bool dl[WEIR_DL_COUNT];
-};
-
-// Whether a symbol is a weak reference to an exported name; with `missing`, to one that is missing.
-static bool is_weak(const struct weir_object *object, const ElfW(Sym) * symbol,
-                    const struct missing *missing) {
+// The name of a weak reference to something that this library exports; NULL for all else.
+static const char *weak_name(const struct weir_object *object, const ElfW(Sym) * symbol) {
     if (symbol->st_shndx != SHN_UNDEF || ELF64_ST_BIND(symbol->st_info) != STB_WEAK)
-        return false;
+        return NULL;
     const char *name = weir_object_string(object, symbol->st_name);
-    if (!name)
-        return false;
-    enum weir_dl which = weir_dl_named(name);
-    if (which != WEIR_DL_COUNT)
-        return !missing || missing->dl[which];
+    if (!name || weir_dl_named(name) != WEIR_DL_COUNT)
+        return name;
     enum weir_fn fn = weir_fn_named(name);
-    return fn != WEIR_FN_NONE && weir_wrapper(fn) && (!missing || missing->driver);
+    return fn != WEIR_FN_NONE && weir_wrapper(fn) ? name : NULL;
 }
 
-static bool names_weak(const struct weir_object *object, const ElfW(Sym) * symbol) {
-    return is_weak(object, symbol, NULL);
+static bool is_weak(const struct weir_object *object, const ElfW(Sym) * symbol) {
+    return weak_name(object, symbol) != NULL;
 }
 
 static int find_weak(const struct weir_object *object, void *context) {
     (void)context;
-    return weir_slots_any(object, names_weak);
+    return weir_slots_any(object, is_weak);
 }
 
-static void *choose_null(const struct weir_object *object, const struct weir_slot *slot,
-                         void *context) {
-    return weir_own_code(slot->value) && is_weak(object, slot->symbol, context) ? NULL
-                                                                                : slot->value;
+// A lookup function that the C library has stays bound to this library, and so does a function of
+// the driver where that is loaded.
+static void *choose_other(const struct weir_object *object, const struct weir_slot *slot,
+                          void *context) {
+    const bool *driver = context;
+    const char *name = weir_own_code(slot->value) ? weak_name(object, slot->symbol) : NULL;
+    if (!name)
+        return slot->value;
+    void *other = weir_next_function(name);
+    bool stays = weir_dl_named(name) != WEIR_DL_COUNT ? other != NULL : *driver;
+    return stays ? slot->value : other;
 }
 
-static int clear_weak(const struct weir_object *object, void *context) {
-    weir_slots_choose(object, choose_null, context);
+static int mend_weak(const struct weir_object *object, void *context) {
+    weir_slots_choose(object, choose_other, context);
     return 0;
 }
 
 __attribute__((constructor)) static void start(void) {
     if (!weir_objects_each(find_weak, NULL))
         return;
-    struct missing missing = {.driver = !weir_driver_refresh()};
-    for (unsigned which = 0; which < WEIR_DL_COUNT; which++)
-        missing.dl[which] = !weir_dl_real(which);
-    weir_objects_each(clear_weak, &missing);
+    bool driver = weir_driver_refresh();
+    weir_objects_each(mend_weak, &driver);
 }

@@ -81,6 +81,10 @@ func buildAll() error {
 		{"costs", "costs.c", []string{"-O2"}},
 		{"bare", "bare.c", []string{"-nostdlib", "-fPIE", "-pie"}},
 		{"libnext.so", "next.c", shared},
+		{"liballocator.so", "allocator.c", shared},
+		{"libstandin.so", "standin.c", shared},
+		{"linked_standin", "linked.c", []string{"-L" + built, "-lstandin"}},
+		{"weak_standin", "weak.c", []string{"-Wl,--no-as-needed", "-L" + built, "-lstandin"}},
 		{"plugin_now.so", "plugin.c", append(append([]string{"-Wl,-z,now,-z,relro"}, shared...), driver...)},
 		{"plugin_lazy.so", "plugin.c", append(append([]string{"-Wl,-z,lazy"}, shared...), driver...)},
 		{"hidden/plugin_hidden.so", "plugin.c", append(append([]string{"-Wl,-z,now"}, shared...), driver...)},
@@ -163,7 +167,7 @@ func run(t testing.TB, h host) string {
 }
 
 func try(h host) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, inBuilt(h.program), h.args...)
 	if h.path == "" {

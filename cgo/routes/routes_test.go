@@ -10,7 +10,7 @@ import (
 
 // What the program routes prints when its lookup has reached the wrapper.
 var reached = []string{
-	"cuInit libweir.so", "code 0", "cuLaunchKernel libcuda.so.1", "cuNoSuchName null", "dlerror set", "calls 1",
+	"errno 77", "cuInit libweir.so", "code 0", "cuLaunchKernel libcuda.so.1", "cuNoSuchName null", "dlerror set", "calls 1",
 }
 
 // Each route by which a program finds the driver leads to the wrapper, and what is not hooked to the driver.
@@ -102,10 +102,18 @@ func TestCallerStaysTheCaller(t *testing.T) {
 
 // Weak references that the program asks for a driver.
 func TestWeakReferences(t *testing.T) {
-	absent := []string{"cuInit null", "cuMemAlloc null", "dlvsym there there", "code -1"}
+	absent := []string{"cuInit null", "cuMemAlloc null", "dlvsym there there", "cuInit_from null", "code -1"}
 	expect(t, run(t, host{program: "weak", preload: library}), absent...)
 	expect(t, run(t, host{program: "weak", preload: []string{"libweir.so", "libcuda.so.1"}}),
-		"cuInit there", "cuMemAlloc there", "dlvsym there there", "code 0")
+		"cuInit there", "cuMemAlloc there", "dlvsym there there", "cuInit_from libweir.so", "code 0")
+}
+
+// Functions of the driver's names in a library that is not the driver work as without this library.
+func TestStandIn(t *testing.T) {
+	expect(t, run(t, host{program: "linked_standin", preload: library}),
+		"code 42 43 44", "pointer 1", "calls 1 1 0", "default libstandin.so", "next libstandin.so")
+	expect(t, run(t, host{program: "weak_standin", preload: library}), "cuInit there", "cuMemAlloc there",
+		"dlvsym there there", "cuInit_from libstandin.so", "code 42")
 }
 
 // WEIR_DRIVER names the driver by SONAME or path; a name that is not loaded changes nothing.
@@ -132,7 +140,7 @@ func TestDriverOverride(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			printed := run(t, host{program: "routes", args: []string{"path", test.opened},
 				preload: test.preload, env: []string{"WEIR_DRIVER=" + test.override}})
-			if !strings.HasPrefix(printed, test.want+"\n") {
+			if !strings.HasPrefix(printed, "errno 77\n"+test.want+"\n") {
 				t.Errorf("printed\n%swant first %s", printed, test.want)
 			}
 		})
@@ -161,6 +169,13 @@ func TestBesideOtherLibraries(t *testing.T) {
 	}
 }
 
+// Lookups from inside an allocation, before the program is started.
+func TestLookupsDoNotAllocate(t *testing.T) {
+	for _, preload := range [][]string{{"libweir.so", "liballocator.so"}, {"liballocator.so", "libweir.so"}} {
+		expect(t, run(t, host{program: "routes", args: []string{"local"}, preload: preload}), reached...)
+	}
+}
+
 // A program of another C library.
 func TestMusl(t *testing.T) {
 	need(t, "musl-gcc")
@@ -181,7 +196,7 @@ func TestMusl(t *testing.T) {
 	expect(t, run(t, host{program: "musl_linked", preload: library}),
 		"code 0 0 0", "pointer 1", "calls 1 1 0", "default libweir.so", "next libweir.so")
 	expect(t, run(t, host{program: "musl_weak", preload: library}),
-		"cuInit null", "cuMemAlloc null", "dlvsym null null", "code -1")
+		"cuInit null", "cuMemAlloc null", "dlvsym null null", "cuInit_from null", "code -1")
 	idle := host{program: "musl_idle"}
 	bare := run(t, idle)
 	idle.preload = library

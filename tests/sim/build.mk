@@ -3,15 +3,16 @@
 
 SIM_DIR := tests/sim
 SIM_OUT := $(BUILD)/sim/obj
-SIM_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread
+SIM_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread \
+  -MMD -MP
 SIM_LDFLAGS := -pthread -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-Bsymbolic
 # Floats must be neither contracted nor evaluated in another rounding mode than the instruction's.
 SIM_INTERPRETER_CFLAGS := -D_GNU_SOURCE -ffp-contract=off -frounding-math -fno-math-errno
 SIM_MACHINE_SOURCES := $(wildcard $(SIM_DIR)/*.c)
 SIM_SOURCES := $(SIM_MACHINE_SOURCES) $(wildcard $(SIM_DIR)/driver/*.c $(SIM_DIR)/ptx/*.c)
-SIM_HEADERS := $(wildcard $(SIM_DIR)/*.h $(SIM_DIR)/driver/*.h $(SIM_DIR)/driver/*.inc \
-  $(SIM_DIR)/ptx/*.h $(SIM_DIR)/ptx/*.def)
 SIM_TEST_DIR := $(SIM_DIR)/driver/test
+
+SIM_TESTS := engine_test lookup_test driver_test process_test
 
 SIM_EXTRA_plain :=
 SIM_EXTRA_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -28,11 +29,11 @@ define SIM_KIND
 SIM_OBJECTS_$(1) := $$(SIM_SOURCES:$$(SIM_DIR)/%.c=$$(SIM_OUT)/$(1)/%.o)
 SIM_MACHINE_OBJECTS_$(1) := $$(SIM_MACHINE_SOURCES:$$(SIM_DIR)/%.c=$$(SIM_OUT)/$(1)/%.o)
 
-$$(SIM_OUT)/$(1)/%.o: $$(SIM_DIR)/%.c $$(SIM_HEADERS) $$(SIM_DIR)/build.mk
+$$(SIM_OUT)/$(1)/%.o: $$(SIM_DIR)/%.c $$(SIM_DIR)/build.mk
 	@mkdir -p $$(@D)
 	$$(CC) $$(SIM_CFLAGS) $$(SIM_EXTRA_$(1)) -c -o $$@ $$<
 
-$$(SIM_OUT)/$(1)/ptx/%.o: $$(SIM_DIR)/ptx/%.c $$(SIM_HEADERS) $$(SIM_DIR)/build.mk
+$$(SIM_OUT)/$(1)/ptx/%.o: $$(SIM_DIR)/ptx/%.c $$(SIM_DIR)/build.mk
 	@mkdir -p $$(@D)
 	$$(CC) $$(SIM_CFLAGS) $$(SIM_INTERPRETER_CFLAGS) $$(SIM_EXTRA_$(1)) -c -o $$@ $$<
 
@@ -40,15 +41,54 @@ $$(SIM_OUT)/$(1)/libcuda.so.1: $$(SIM_OBJECTS_$(1)) $$(SIM_DIR)/driver/driver.ma
 	$$(CC) $$(SIM_EXTRA_$(1)) -shared -Wl,-soname,libcuda.so.1 \
 	  -Wl,--version-script=$$(SIM_DIR)/driver/driver.map $$(SIM_LDFLAGS) -o $$@ \
 	  $$(SIM_OBJECTS_$(1)) -lm
+
+$$(SIM_OUT)/$(1)/engine_test: $$(SIM_OUT)/$(1)/driver/test/engine_test.o \
+  $$(SIM_OUT)/$(1)/driver/test/test_machine.o $$(SIM_MACHINE_OBJECTS_$(1))
+	$$(CC) $$(SIM_EXTRA_$(1)) -pthread -o $$@ $$^
+
+$$(SIM_OUT)/$(1)/%: $$(SIM_OUT)/$(1)/driver/test/%.o $$(SIM_OUT)/$(1)/driver/test/test_machine.o \
+  $$(SIM_MACHINE_OBJECTS_$(1)) $$(SIM_OUT)/$(1)/libcuda.so.1
+	$$(CC) $$(SIM_EXTRA_$(1)) -pthread -o $$@ $$^ -Wl,-rpath,'$$$$ORIGIN'
 endef
 $(foreach kind,plain asan tsan,$(eval $(call SIM_KIND,$(kind))))
+.SECONDARY: $(foreach kind,plain asan tsan,$(SIM_TESTS:%=$(SIM_OUT)/$(kind)/driver/test/%.o) \
+  $(SIM_OUT)/$(kind)/driver/test/launch_bench.o)
+-include $(wildcard $(SIM_OUT)/*/*.d $(SIM_OUT)/*/*/*.d $(SIM_OUT)/*/*/*/*.d)
 
-# The sanitisers' own libraries are not all there for -z defs.
+# Sanitised objects need symbols of the program's runtime: no -z defs for them.
 $(SIM_OUT)/asan/libcuda.so.1 $(SIM_OUT)/tsan/libcuda.so.1: SIM_LDFLAGS := -pthread \
   -Wl,-z,now -Wl,-Bsymbolic
 
 $(BUILD)/sim/libcuda.so.1: $(SIM_OUT)/plain/libcuda.so.1
 	cp $< $@
+
+# Runs every test of one kind of build. The tests fork while nobody else runs in them, which the
+# thread sanitizer must be told to allow.
+define SIM_RUN
+.PHONY: $(1)
+$(1): $(SIM_TESTS:%=$(SIM_OUT)/$(2)/%)
+	$(SIM_OUT)/$(2)/engine_test
+	$(SIM_OUT)/$(2)/lookup_test $(SIM_DIR)/testdata
+	TSAN_OPTIONS="suppressions=$(SIM_TEST_DIR)/tsan.supp" $(SIM_OUT)/$(2)/driver_test
+	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
+	  $(SIM_OUT)/$(2)/process_test
+endef
+$(eval $(call SIM_RUN,sim-test,plain))
+$(eval $(call SIM_RUN,sim-asan,asan))
+$(eval $(call SIM_RUN,sim-tsan,tsan))
+
+sim-test: sim-exports
+
+# The library exports what the real one does, and nothing else.
+.PHONY: sim-exports
+sim-exports: $(BUILD)/sim/libcuda.so.1
+	diff <(tail -n +2 $(SIM_DIR)/testdata/libcuda-535-classes.tsv | cut -f1 | LC_ALL=C sort) \
+	  <(nm -D --defined-only $< | awk '{ print $$3 }' | LC_ALL=C sort)
+
+# What a launch and an allocation cost their caller on the simulated driver.
+.PHONY: sim-bench
+sim-bench: $(SIM_OUT)/plain/launch_bench
+	$<
 
 .PHONY: sim-generate
 sim-generate:

@@ -476,11 +476,12 @@ static void forget(struct sim_engines *e) {
 void sim_engines_rebuild(struct sim_engines *e) {
     forget(e);
     // The loaded context comes last, so that frequent repairs favour nobody.
-    for (uint32_t n = 0; n < e->contexts_used; n++) {
-        uint32_t i = (n + e->gpus[0].loaded) % e->contexts_used;
-        struct sim_context *c = &e->contexts[i];
-        if (c->serial)
-            for (uint64_t seq = c->floor; seq < c->tail; seq++)
-                rebuild_item(e, i, seq);
-    }
+    for (unsigned g = 0; g < e->gpu_count; g++)
+        for (uint32_t n = 0; n < e->contexts_used; n++) {
+            uint32_t i = (n + e->gpus[g].loaded) % e->contexts_used;
+            struct sim_context *c = &e->contexts[i];
+            if (c->serial && c->gpu == g)
+                for (uint64_t seq = c->floor; seq < c->tail; seq++)
+                    rebuild_item(e, i, seq);
+        }
 }

@@ -125,7 +125,9 @@ static struct sim_engines *lock_current(struct sim_file *file) {
             rc = pthread_mutex_consistent(&engines->lock);
         }
         if (rc) {
-            steal(file, __atomic_load_n(&file->current, __ATOMIC_SEQ_CST));
+            // Only where nobody ended a change all the while: a long queue is no reason.
+            if (__atomic_load_n(&file->current, __ATOMIC_SEQ_CST) == seen)
+                steal(file, seen);
             continue;
         }
         engines->entered = __atomic_load_n(&file->current, __ATOMIC_SEQ_CST);

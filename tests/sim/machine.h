@@ -148,7 +148,10 @@ int sim_process_join(struct sim_machine *machine);
 int sim_memory_take(struct sim_machine *machine, unsigned gpu, uint64_t bytes);
 void sim_memory_give(struct sim_machine *machine, unsigned gpu, uint64_t bytes);
 
-// Card memory and what is free of it.
+// What all live processes held at one moment, contexts included. EAGAIN: it changed at each look.
+int sim_memory_used(const struct sim_machine *machine, unsigned gpu, uint64_t *bytes);
+
+// Card memory and what is free of it, or about that while it changes.
 void sim_memory_info(struct sim_machine *machine, unsigned gpu, uint64_t *free_bytes,
                      uint64_t *total_bytes);
 

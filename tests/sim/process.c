@@ -159,9 +159,25 @@ void sim_memory_give(struct sim_machine *machine, unsigned gpu, uint64_t bytes) 
     __atomic_sub_fetch(&file->held[gpu][machine->slot], bytes, __ATOMIC_SEQ_CST);
 }
 
+int sim_memory_used(const struct sim_machine *machine, unsigned gpu, uint64_t *bytes) {
+    const struct sim_file *file = machine->file;
+    for (int i = 0; i < TAKE_TRIES; i++) {
+        uint64_t changes = __atomic_load_n(&file->changes[gpu], __ATOMIC_SEQ_CST);
+        *bytes = sum_used(file, gpu, false);
+        // Twice the same: what was being changed during the first sum is in the second.
+        if (sum_used(file, gpu, false) == *bytes &&
+            changes == __atomic_load_n(&file->changes[gpu], __ATOMIC_SEQ_CST))
+            return 0;
+        if (i % 16 == 15)
+            sched_yield();
+    }
+    return EAGAIN;
+}
+
 void sim_memory_info(struct sim_machine *machine, unsigned gpu, uint64_t *free_bytes,
                      uint64_t *total_bytes) {
-    uint64_t used = sum_used(machine->file, gpu, false);
+    uint64_t used;
+    sim_memory_used(machine, gpu, &used);
     *total_bytes = machine->file->config.gpus[gpu].memory_bytes;
     *free_bytes = used < *total_bytes ? *total_bytes - used : 0;
 }

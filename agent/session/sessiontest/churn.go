@@ -84,24 +84,25 @@ func (b *Book) ChurnCommand(socket string, tenant int, seed, limit, most uint64)
 	return fmt.Sprintf("churn %s %s %d %d %d %d", socket, b.path, tenant, seed, limit, most)
 }
 
-func churn(args []string) error {
+// churn returns the tenant, which then still holds what it holds.
+func churn(args []string) (*Tenant, error) {
 	if len(args) != 6 {
-		return errors.New("churn needs SOCKET BOOK TENANT SEED CAP MOST")
+		return nil, errors.New("churn needs SOCKET BOOK TENANT SEED CAP MOST")
 	}
 	var n [4]uint64
 	for i := range n {
 		var err error
 		if n[i], err = strconv.ParseUint(args[2+i], 10, 64); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	book, err := OpenBook(args[1])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tenant, err := connectPatiently(args[0])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c := &churner{
 		tenant: tenant, page: book.page, own: &book.page.tenants[n[0]],
@@ -109,11 +110,11 @@ func churn(args []string) error {
 	}
 	for book.page.stop.Load() == 0 {
 		if err := c.turn(); err != nil {
-			return fmt.Errorf("tenant %d, seed %d, turn %d, holding %d: %w", n[0], n[1],
+			return nil, fmt.Errorf("tenant %d, seed %d, turn %d, holding %d: %w", n[0], n[1],
 				c.own.turns.Load(), tenant.Held(0), err)
 		}
 	}
-	return nil
+	return tenant, nil
 }
 
 // connectPatiently is Connect for as long as an agent may be away.
@@ -140,7 +141,7 @@ type churner struct {
 // of them errs on the side that raises no false alarm: reserved too high, or held too low.
 func (c *churner) turn() error {
 	n := 512 * (1 + c.random.Uint64N(c.most/512))
-	if c.random.IntN(2) == 0 && c.reserve(n) {
+	if c.random.IntN(5) < 3 && c.reserve(n) { // a little more often, so that the cap is always near
 		if err := c.tenant.Alloc(0, n); err != nil {
 			return fmt.Errorf("%d bytes with %d of %d reserved: %w", n, c.page.reserved.Load(), c.limit, err)
 		}

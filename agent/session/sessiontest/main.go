@@ -63,7 +63,8 @@ func (p *program) do(command string, args []string) (answer string, err error) {
 		p.tenant, err = Connect(args[0], name)
 		return "", err
 	case "churn":
-		return "", churn(args)
+		p.tenant, err = churn(args)
+		return "", err
 	case "exit":
 		os.Exit(0)
 	}

@@ -94,8 +94,10 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes) {
         return CUDA_ERROR_INVALID_CONTEXT;
     __atomic_fetch_add(&test_driver.calls, 1, __ATOMIC_RELAXED);
     int code = planned_failure();
-    if (code)
+    if (code) {
+        dawdle();
         return code;
+    }
     if (bytes > TEST_GPU_BYTES)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct block *block = take_block();

@@ -213,6 +213,10 @@ typedef struct {
     int textureAlign;
 } CUdevprop;
 
+typedef struct {
+    int type, id;
+} CUmemLocation;
+
 typedef void (*CUhostFn)(void *user);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user);
 typedef size_t (*CUoccupancyB2DSize)(int block_size);

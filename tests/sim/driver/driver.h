@@ -118,6 +118,7 @@ struct context {
     uint64_t id;
     CUresult error;          // sticky
     struct stream legacy;    // the default stream; not in the pool
+    struct stream leftover;  // stands for destroyed streams whose work goes on; so too
     struct stream *threads;  // per-thread default streams
     struct stream *since_legacy;
     struct op *ops;  // ring of SIM_QUEUE_MAX
@@ -195,6 +196,7 @@ bool device_ok(CUdevice device);
 // The calling thread's current context. 201 where there is none, 709 where it is gone, or its
 // sticky error. The driver is locked before and after.
 CUresult context_current(struct context **context);
+struct context *context_get(CUcontext handle);  // NULL: no context
 // driver_enter and context_current in one; unlocked again on error.
 CUresult context_enter(struct context **context);
 
@@ -289,13 +291,20 @@ CUresult memory_take(struct context *context, uint64_t bytes, enum block_kind ki
 CUresult memory_give(uint64_t address);
 void memory_drop(struct context *context);  // all that the context has
 
+// The live block of one of two kinds that begins at an address; NULL: none.
+struct block *memory_begins_at(uint64_t address, enum block_kind one, enum block_kind two,
+                               struct arena **arena);
+void memory_release(struct arena *arena, struct block *block);
 // The block that holds an address, in whatever arena; NULL: none.
 struct block *memory_find(uint64_t address, struct arena **arena);
-// Host memory that was registered, as a whole range. False: not registered.
-bool memory_registered(uint64_t address, uint64_t *start, uint64_t *bytes, unsigned *flags);
 // Where the data of [address, address + bytes) lie, for a copy. NULL: not wholly inside one
 // allocation. *gpu is -1 for host memory.
 void *memory_data(uint64_t address, uint64_t bytes, int *gpu);
+
+// ---- host.c ----
+
+// Host memory that was registered, as a whole range. False: not registered.
+bool memory_registered(uint64_t address, uint64_t *start, uint64_t *bytes, unsigned *flags);
 
 // ---- module.c ----
 void modules_drop(struct context *context);

@@ -1,4 +1,4 @@
-// memory.c: device, managed and host memory.
+// memory.c: device and managed memory, and where the data of any address lie.
 //
 // What is charged to the card is a multiple of SIM_GRANULE: plain and managed memory by its size,
 // pitched memory by pitch times height. Plain memory is at addresses that the host cannot touch;
@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,14 +16,6 @@
 #define RESERVE_MIN (UINT64_C(1) << 30)
 #define PITCH_ALIGN 512u
 #define HOST_PAGE 4096u
-#define REGISTERED_MOST 65536u
-
-// Registered host memory, by address.
-static struct registered {
-    uint64_t start, bytes;
-    unsigned flags;
-} * registered;
-static unsigned registered_count, registered_room;
 
 // ---- Arenas ----
 
@@ -107,7 +98,7 @@ CUresult memory_take(struct context *context, uint64_t bytes, enum block_kind ki
     return CUDA_SUCCESS;
 }
 
-static void give(struct arena *arena, struct block *block) {
+void memory_release(struct arena *arena, struct block *block) {
     uint64_t bytes = charged(block);
     uint32_t gpu = block->context->gpu;
     arena_disown(arena, block, list_of(block->context, block->kind));
@@ -116,8 +107,7 @@ static void give(struct arena *arena, struct block *block) {
         sim_memory_give(driver.machine, gpu, bytes);
 }
 
-// The live block of one of two kinds that begins at an address.
-static struct block *begins_at(uint64_t address, enum block_kind one, enum block_kind two,
+struct block *memory_begins_at(uint64_t address, enum block_kind one, enum block_kind two,
                                struct arena **arena) {
     struct block *block = memory_find(address, arena);
     bool good = block && arena_address(*arena, block) == address &&
@@ -127,7 +117,7 @@ static struct block *begins_at(uint64_t address, enum block_kind one, enum block
 
 CUresult memory_give(uint64_t address) {
     struct arena *arena;
-    struct block *block = begins_at(address, BLOCK_PLAIN, BLOCK_MANAGED, &arena);
+    struct block *block = memory_begins_at(address, BLOCK_PLAIN, BLOCK_MANAGED, &arena);
     if (!block)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t id = block->id;
@@ -135,7 +125,7 @@ CUresult memory_give(uint64_t address) {
     block = memory_find(address, &arena);
     if (!block || block->id != id)
         return CUDA_ERROR_INVALID_VALUE;  // another thread was faster
-    give(arena, block);
+    memory_release(arena, block);
     return CUDA_SUCCESS;
 }
 
@@ -144,7 +134,7 @@ void memory_drop(struct context *context) {
         uint32_t *list = list_of(context, kind);
         while (*list) {
             struct arena *arena = *arena_for(context->gpu, kind);
-            give(arena, arena_owned(arena, *list));
+            memory_release(arena, arena_owned(arena, *list));
         }
     }
 }
@@ -269,7 +259,24 @@ API cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t bytes, CUdevice device, 
     return prefetch(address, bytes, device, stream, true);
 }
 
-API cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdevice device) {
+// A place by type: 1 is a device, 2 the host, 3 and 4 one of its NUMA nodes.
+static CUdevice device_at(CUmemLocation location) {
+    return location.type == 1 ? location.id : location.type >= 2 && location.type <= 4 ? -1 : -2;
+}
+
+API cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
+                          unsigned int flags, CUstream stream) {
+    return flags ? CUDA_ERROR_INVALID_VALUE
+                 : prefetch(address, bytes, device_at(location), stream, false);
+}
+
+API cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t bytes, CUmemLocation location,
+                               unsigned int flags, CUstream stream) {
+    return flags ? CUDA_ERROR_INVALID_VALUE
+                 : prefetch(address, bytes, device_at(location), stream, true);
+}
+
+static CUresult advise(CUdeviceptr address, size_t bytes, int advice, CUdevice device) {
     CUresult rc = driver_enter();
     if (rc)
         return rc;
@@ -281,144 +288,12 @@ API cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdevice device) 
     return driver_leave(rc);
 }
 
-// ---- Host memory ----
-
-API cuMemHostAlloc(void **address, size_t bytes, unsigned int flags) {
-    struct context *context;
-    CUresult rc = context_enter(&context);
-    if (rc)
-        return rc;
-    if (!address || flags > 7)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    uint64_t at;
-    rc = memory_take(context, bytes, BLOCK_HOST, &at);
-    if (!rc) {
-        struct arena *arena;
-        memory_find(at, &arena)->flags = flags;
-        *address = (void *)(uintptr_t)at;
-    }
-    return driver_leave(rc);
+API cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdevice device) {
+    return advise(address, bytes, advice, device);
 }
 
-// The flags that a driver with unified addressing reports for it.
-API cuMemAllocHost_v2(void **address, size_t bytes) {
-    return cuMemHostAlloc(address, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-}
-
-API cuMemAllocHost(void **address, unsigned int bytes) {
-    return cuMemAllocHost_v2(address, bytes);
-}
-
-API cuMemFreeHost(void *address) {
-    CUresult rc = driver_enter();
-    if (rc)
-        return rc;
-    struct arena *arena;
-    struct block *block = begins_at((uintptr_t)address, BLOCK_HOST, BLOCK_HOST, &arena);
-    if (!block)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    uint64_t id = block->id;
-    context_settle(block->context);
-    block = memory_find((uintptr_t)address, &arena);
-    if (block && block->id == id)
-        give(arena, block);
-    return driver_leave(CUDA_SUCCESS);
-}
-
-// The first registered range that ends after an address.
-static unsigned registered_after(uint64_t address) {
-    unsigned low = 0, high = registered_count;
-    while (low < high) {
-        unsigned middle = (low + high) / 2;
-        if (registered[middle].start + registered[middle].bytes <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-bool memory_registered(uint64_t address, uint64_t *start, uint64_t *bytes, unsigned *flags) {
-    unsigned i = registered_after(address);
-    if (i == registered_count || registered[i].start > address)
-        return false;
-    *start = registered[i].start;
-    *bytes = registered[i].bytes;
-    *flags = registered[i].flags;
-    return true;
-}
-
-API cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flags) {
-    struct context *context;
-    CUresult rc = context_enter(&context);
-    if (rc)
-        return rc;
-    uint64_t start = (uintptr_t)address;
-    if (!address || !bytes || start + bytes < start || flags > 15 || arena_at(start))
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    unsigned i = registered_after(start);
-    if (i < registered_count && registered[i].start < start + bytes)
-        return driver_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    if (registered_count == registered_room) {
-        unsigned room = registered_room ? registered_room * 2 : 16;
-        void *grown =
-            room <= REGISTERED_MOST ? realloc(registered, room * sizeof *registered) : NULL;
-        if (!grown)
-            return driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
-        registered = grown;
-        registered_room = room;
-    }
-    memmove(&registered[i + 1], &registered[i], (registered_count - i) * sizeof *registered);
-    registered[i] = (struct registered){.start = start, .bytes = bytes, .flags = flags};
-    registered_count++;
-    return driver_leave(CUDA_SUCCESS);
-}
-
-API cuMemHostRegister(void *address, size_t bytes, unsigned int flags) {
-    return cuMemHostRegister_v2(address, bytes, flags);
-}
-
-API cuMemHostUnregister(void *address) {
-    struct context *context;
-    CUresult rc = context_enter(&context);
-    if (rc)
-        return rc;
-    unsigned i = registered_after((uintptr_t)address);
-    if (i == registered_count || registered[i].start != (uintptr_t)address)
-        return driver_leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    context_settle(context);
-    i = registered_after((uintptr_t)address);
-    if (i < registered_count && registered[i].start == (uintptr_t)address)
-        memmove(&registered[i], &registered[i + 1], (--registered_count - i) * sizeof *registered);
-    return driver_leave(CUDA_SUCCESS);
-}
-
-API cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsigned int flags) {
-    CUresult rc = driver_enter();
-    if (rc)
-        return rc;
-    struct arena *arena;
-    uint64_t start, bytes;
-    unsigned registered_flags;
-    struct block *block = memory_find((uintptr_t)host, &arena);
-    bool known = (block && block->kind == BLOCK_HOST) ||
-                 memory_registered((uintptr_t)host, &start, &bytes, &registered_flags);
-    if (!device || flags || !known)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    *device = (uintptr_t)host;  // unified addressing
-    return driver_leave(CUDA_SUCCESS);
-}
-
-API cuMemHostGetFlags(unsigned int *flags, void *host) {
-    CUresult rc = driver_enter();
-    if (rc)
-        return rc;
-    struct arena *arena;
-    struct block *block = memory_find((uintptr_t)host, &arena);
-    if (!flags || !block || block->kind != BLOCK_HOST)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    *flags = block->flags | CU_MEMHOSTALLOC_DEVICEMAP;
-    return driver_leave(CUDA_SUCCESS);
+API cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice, CUmemLocation location) {
+    return advise(address, bytes, advice, device_at(location));
 }
 
 // ---- Where data lie ----

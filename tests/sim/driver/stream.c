@@ -94,7 +94,7 @@ API cuStreamCreate(CUstream *out, unsigned int flags) {
     return cuStreamCreateWithPriority(out, flags, 0);
 }
 
-// Its work goes on. Later default-stream work still has to wait for it, so it is folded in there.
+// Its work goes on, and later work of the default stream still has to wait for it.
 API cuStreamDestroy_v2(CUstream handle) {
     CUresult rc = driver_enter();
     if (rc)
@@ -105,8 +105,8 @@ API cuStreamDestroy_v2(CUstream handle) {
     if (stream->since_legacy) {
         struct sim_dep last = {.seq = stream->last, .context = stream->context->machine};
         uint64_t seq;
-        submit(&stream->context->legacy, SIM_ENGINE_NONE, 0, NULL, &last, &seq);
         leave_since(stream);
+        submit(&stream->context->leftover, SIM_ENGINE_NONE, 0, NULL, &last, &seq);
     }
     pool_drop(&driver.streams, stream);
     return driver_leave(CUDA_SUCCESS);

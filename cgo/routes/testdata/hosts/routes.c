@@ -3,6 +3,8 @@
 // called.
 #include "host.h"
 
+#include <errno.h>
+
 static int fail(const char *what) {
     const char *error = dlerror();
     printf("failed %s: %s\n", what, error ? error : "no error");
@@ -13,8 +15,10 @@ static int by_handle(const char *path, int flags, int versioned) {
     void *driver = dlopen(path, flags);
     if (!driver)
         return fail("dlopen");
+    errno = 77;
     init_fn *init =
         (init_fn *)(versioned ? dlvsym(driver, "cuInit", "GLIBC_2.2.5") : dlsym(driver, "cuInit"));
+    printf("errno %d\n", errno);
     if (!init)
         return fail("dlsym");
     show("cuInit", (void *)init);

@@ -13,6 +13,7 @@ int main(void) {
     printf("cuMemAlloc %s\n", table[0] ? "there" : "null");
     printf("dlvsym %s %s\n", weak_dlvsym ? "there" : "null",
            dlsym(RTLD_DEFAULT, "dlvsym") ? "there" : "null");
+    show("cuInit_from", (void *)cuInit);
     printf("code %d\n", cuInit ? cuInit(0) : -1);
     return 0;
 }

@@ -31,7 +31,9 @@ static const char kernels[] =
 static CUcontext primary;
 static CUfunction add, spin, store;
 
-static uint64_t now_ns(void) { return sim_now_ns(); }
+static uint64_t now_ns(void) {
+    return sim_now_ns();
+}
 
 static void launch(CUfunction function, unsigned grid, unsigned block, CUstream stream,
                    void **params) {
@@ -628,11 +630,9 @@ static void kernels_compute(void) {
     for (unsigned i = 0; i < 1000; i++)
         CHECK_EQ(host[i], i + 23);
     OK(cuMemFree_v2(at));
-    CHECK_EQ(cuLaunchKernel(add, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, extra),
-             CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(cuLaunchKernel(add, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_INVALID_VALUE);
     CHECK(cuLaunchKernel(add, 1, 1, 1, 2048, 1, 1, 0, NULL, NULL, extra));
-    CHECK_EQ(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
-             CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(cuLaunchKernel((CUfunction)&bytes, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra),
              CUDA_ERROR_INVALID_HANDLE);
 }
@@ -680,6 +680,36 @@ static void module_lookups(void) {
              CUDA_ERROR_INVALID_HANDLE);
 }
 
+// A module may say what its kernels cost.
+static void declared_cost(void) {
+    static const char text[] = ".version 6.0\n.target sm_70\n.address_size 64\n"
+                               ".visible .global .u64 weir_sim_cost_ns = 20000000;\n"
+                               ".visible .entry f() { ret; }\n";
+    CUmodule module;
+    CUfunction function;
+    OK(cuModuleLoadData(&module, text));
+    OK(cuModuleGetFunction(&function, module, "f"));
+    uint64_t before = now_ns();
+    launch(function, 1, 1, NULL, NULL);
+    OK(cuCtxSynchronize());
+    CHECK(now_ns() - before >= 20000000);
+    OK(cuModuleUnload(module));
+}
+
+// Work of a destroyed stream still counts for the default stream, but not for others.
+static void destroyed_streams(void) {
+    CUstream gone, other;
+    uint64_t before = now_ns();
+    OK(cuStreamCreate(&gone, CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+    spin_for(30000000, gone);
+    OK(cuStreamDestroy_v2(gone));
+    spin_for(0, other);
+    OK(cuStreamSynchronize(NULL));
+    CHECK(now_ns() - before >= 30000000);
+    OK(cuStreamDestroy_v2(other));
+}
+
 static void bad_ptx(void) {
     static const char bad[] = ".version 6.0\n.target sm_70\n.address_size 64\n"
                               ".visible .entry f() {\n  frobnicate.u32 %r1, %r2;\n  ret;\n}\n";
@@ -690,7 +720,9 @@ static void bad_ptx(void) {
     CHECK_EQ(cuModuleLoadDataEx(&module, bad, 2, options, values), CUDA_ERROR_INVALID_PTX);
     CHECK(strstr(log, "5"));
     CHECK_EQ((uintptr_t)values[1], strlen(log) + 1);
-    CHECK_EQ(cuModuleLoadData(&module, "\x7f" "ELF, for hardware"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    CHECK_EQ(cuModuleLoadData(&module, "\x7f"
+                                       "ELF, for hardware"),
+             CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK_EQ(cuModuleLoad(&module, "/nonexistent"), CUDA_ERROR_FILE_NOT_FOUND);
     CHECK(cuModuleLoadData(&module, ""));
 }
@@ -778,6 +810,8 @@ int main(int argc, char **argv) {
         TEST(kernels_compute),
         TEST(old_launches),
         TEST(module_lookups),
+        TEST(declared_cost),
+        TEST(destroyed_streams),
         TEST(bad_ptx),
         TEST(faults_are_sticky),
         TEST(threads),

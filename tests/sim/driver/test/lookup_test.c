@@ -15,7 +15,9 @@ struct row {
     int flags, version;
 };
 
-static void *exported(const char *name) { return dlsym(library, name); }
+static void *exported(const char *name) {
+    return dlsym(library, name);
+}
 
 static FILE *open_table(const char *file) {
     char path[512], header[256];
@@ -83,8 +85,12 @@ static void replay(const char *file) {
     CHECK(rows > 380);
 }
 
-static void runtime_11_8(void) { replay("runtime-11.8-lookups.tsv"); }
-static void runtime_12_4(void) { replay("runtime-12.4-lookups.tsv"); }
+static void runtime_11_8(void) {
+    replay("runtime-11.8-lookups.tsv");
+}
+static void runtime_12_4(void) {
+    replay("runtime-12.4-lookups.tsv");
+}
 
 static void rules(void) {
     void *function;
@@ -98,8 +104,7 @@ static void rules(void) {
     CHECK(!ask("cudbgApiInit", 12000, 0, &status));
     CHECK(!ask("cuMemAllocAsync", 10000, 0, &status));
     CHECK_EQ(status, 2);
-    CHECK_EQ(cuGetProcAddress_v2("cuInit", &function, 12000, 3, &status),
-             CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(cuGetProcAddress_v2("cuInit", &function, 12000, 3, &status), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(cuGetProcAddress_v2("nothing", &function, 12000, 0, NULL), CUDA_SUCCESS);
     CHECK(!function);
     CHECK_EQ(cuGetProcAddress_v2(NULL, &function, 12000, 0, NULL), CUDA_ERROR_INVALID_VALUE);

@@ -51,7 +51,9 @@ struct child {
 
 static int tell_fd, hear_fd;
 
-static void tell(uint64_t word) { CHECK_EQ(write(tell_fd, &word, sizeof word), sizeof word); }
+static void tell(uint64_t word) {
+    CHECK_EQ(write(tell_fd, &word, sizeof word), sizeof word);
+}
 
 // Returns when the parent has closed its end.
 static void wait_for_end(void) {
@@ -113,7 +115,9 @@ static uint64_t used_bytes(void) {
     return state.used_bytes;
 }
 
-static void sleep_us(unsigned us) { nanosleep(&(struct timespec){.tv_nsec = us * 1000L}, NULL); }
+static void sleep_us(unsigned us) {
+    nanosleep(&(struct timespec){.tv_nsec = us * 1000L}, NULL);
+}
 
 // ---- Memory ----
 
@@ -415,9 +419,13 @@ static void shares(const uint64_t *kernel_ns, unsigned count, double tolerance) 
     }
 }
 
-static void two_share(void) { shares((uint64_t[]){1000000, 20000}, 2, 3); }
+static void two_share(void) {
+    shares((uint64_t[]){1000000, 20000}, 2, 3);
+}
 
-static void four_share(void) { shares((uint64_t[]){1000000, 20000, 1000000, 20000}, 4, 3); }
+static void four_share(void) {
+    shares((uint64_t[]){1000000, 20000, 1000000, 20000}, 4, 3);
+}
 
 int main(int argc, char **argv) {
     const char *given = getenv("SEED");
@@ -429,14 +437,9 @@ int main(int argc, char **argv) {
     machine = test_machine(&config);
     static const struct test tests[] = {
         TEST(stopped),  // first: its living child is in slot 0
-        TEST(two_take_all),
-        TEST(race_for_the_last),
-        TEST(killed),
-        TEST(forked),
-        TEST(descriptors_closed),
-        TEST(executed),
-        TEST(two_share),
-        TEST(four_share),
+        TEST(two_take_all), TEST(race_for_the_last),  TEST(killed),
+        TEST(forked),       TEST(descriptors_closed), TEST(executed),
+        TEST(two_share),    TEST(four_share),
     };
     int rc = RUN(tests);
     test_machine_remove();

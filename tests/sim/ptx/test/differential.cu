@@ -6,6 +6,7 @@
                                               unsigned long long c)
 #define HELPER static __device__ __attribute__((noinline))
 #define FUNCTION_TABLE static __constant__
+#pragma clang diagnostic ignored "-Wunused-parameter"
 #include "tests/sim/ptx/test/differential.inc"
 
 extern "C" __global__ void differential(const unsigned long long *in, unsigned long long *out) {

@@ -1,0 +1,146 @@
+package session
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"weir/agent/control"
+	"weir/agent/session/proc"
+	"weir/agent/session/sessiontest"
+	"weir/agent/session/wire"
+	"weir/cgo/abi"
+)
+
+// discard is an outlet into nowhere.
+type discard struct{ _ byte } // with a size, so that no two are the same
+
+func (*discard) send([]byte, ...int) error { return nil }
+func (*discard) last([]byte)               {}
+func (*discard) close()                    {}
+
+// fuzzBench is an agent with two containers: fuzzed conversations are held in one, and in the other
+// is a witness to whom nothing may happen.
+type fuzzBench struct {
+	node    *Node
+	target  *container
+	witness *conversation
+}
+
+func newFuzzBench(f *testing.F) *fuzzBench {
+	dir := f.TempDir()
+	n, err := New(Options{
+		RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"),
+		Devices: newDevices(2), Library: []byte("not really a library"),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		n.Serve(ctx)
+	})
+	limit := int64(64 * mib)
+	var containers []*container
+	for range 2 {
+		grant, err := n.StartRun(f.Context(), os.Getpid(), uint32(os.Geteuid()), control.RunRequest{
+			Caps: control.Caps{MemoryBytes: &limit},
+		})
+		if err != nil {
+			f.Fatal(err)
+		}
+		containers = append(containers, n.containers[grant.ID])
+	}
+	b := &fuzzBench{node: n, target: containers[0]}
+	b.witness = b.converse(f, containers[1])
+	for _, p := range [][]byte{sessiontest.Hello("witness"), sessiontest.Request(1, 0, 32*mib)} {
+		if end := b.witness.packet(p); end != nil {
+			f.Fatal(end.text)
+		}
+	}
+	return b
+}
+
+func (b *fuzzBench) converse(t testing.TB, c *container) *conversation {
+	peer, err := proc.OpenPID(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &conversation{c: c, out: &discard{}, peer: peer, uid: uint32(os.Geteuid())}
+}
+
+// packets cuts the fuzzer's bytes into packets. Half of them get a header that fits, since one that
+// does not is refused at once.
+func packets(data []byte) (list [][]byte) {
+	for len(data) > 2 {
+		length := binary.LittleEndian.Uint16(data)
+		mend := length&0x8000 != 0
+		length &= 0xfff
+		data = data[2:]
+		p := append([]byte(nil), data[:min(int(length), len(data))]...)
+		data = data[len(p):]
+		if mend && len(p) >= 8 {
+			binary.LittleEndian.PutUint16(p[2:], uint16(len(p)))
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// pack is the opposite of packets.
+func pack(list ...[]byte) (data []byte) {
+	for _, p := range list {
+		data = binary.LittleEndian.AppendUint16(data, uint16(len(p))|0x8000)
+		data = append(data, p...)
+	}
+	return data
+}
+
+// FuzzSession holds a conversation of random packets. It may end in any way, but the accounts stay
+// whole, and another container's session notices nothing.
+func FuzzSession(f *testing.F) {
+	hello := sessiontest.Hello("fuzz")
+	held := sessiontest.Hello("fuzz", abi.Held{Uuid: [16]uint8{15: 1}, Bytes: 1 << 20}, abi.Held{})
+	request := sessiontest.Request(7, 0, 1<<20)
+	query := sessiontest.Packet(abi.MsgQuery, 8, &abi.Query{Gpu: 1})
+	note := sessiontest.Packet(abi.MsgNote, 0, &abi.Note{Code: abi.NoteForked})
+	for _, seed := range [][]byte{
+		{}, pack(hello), pack(held, request, query, note), pack(hello, hello), pack(request),
+		pack(hello, request, request), pack(hello, sessiontest.Request(1, 9, 1)),
+		pack(hello, sessiontest.Request(1, 0, 1<<50), sessiontest.Request(2, 1, 1<<26)),
+		pack(hello[:40]), pack(append(hello, 0)), pack(wire.Encode(&abi.Welcome{})), pack(nil, nil),
+	} {
+		f.Add(seed)
+	}
+	b := newFuzzBench(f)
+	witnessed := b.witness.s
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v := b.converse(t, b.target)
+		var end *ending
+		for _, p := range packets(data) {
+			if end = v.packet(p); end != nil {
+				if end.text == "" || end.reason == 0 {
+					t.Errorf("ended without a reason: %+v", end)
+				}
+				break
+			}
+		}
+		v.over(end)
+		for gpu, l := range b.target.ledgers {
+			sum := uint64(0)
+			for _, s := range b.target.sessions {
+				sum += l.Granted(s.holder())
+			}
+			if sum != l.Charged() || len(b.target.sessions) > 1 {
+				t.Errorf("GPU %d: %d charged, %d granted to %d sessions", gpu, l.Charged(), sum,
+					len(b.target.sessions))
+			}
+		}
+		if !b.witness.c.connected(witnessed) || b.witness.c.ledgers[0].Granted(witnessed.holder()) < 32*mib {
+			t.Error("another session was hurt")
+		}
+	})
+}
