@@ -155,6 +155,13 @@ int weir_object_read(struct weir_object *object, uintptr_t base, const ElfW(Phdr
     return 0;
 }
 
+// The symbols of the GNU hash table, all definitions, are the last ones. An empty table says that
+// it begins at 1, whatever symbols there are.
+size_t weir_object_references(const struct weir_object *object) {
+    size_t first = object->gnu_hash.count < 2 ? 0 : object->gnu_hash.at[1];
+    return first > 1 && first <= object->symbols.count ? first : 0;
+}
+
 struct walk {
     weir_object_visit *visit;
     void *context;

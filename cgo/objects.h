@@ -66,6 +66,9 @@ struct weir_loads weir_loads_now(void);
 // versions the default one. Indirect functions are not found.
 void *weir_object_function(const struct weir_object *object, const char *name);
 
+// All references to other objects are symbols before this one. 0 where the object does not tell.
+size_t weir_object_references(const struct weir_object *object);
+
 // The string at `offset` of the object's string table, or NULL where it does not end in the table.
 const char *weir_object_string(const struct weir_object *object, size_t offset);
 

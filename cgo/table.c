@@ -1,25 +1,32 @@
 // table.c: see table.h. Invariants: every directory place names a bucket; a bucket of depth d is
-// named by 2^(depth - d) neighbouring places, those whose top d bits are its own; between the home
-// of an entry and its place in the bucket there is no empty place.
+// named by 2^(depth - d) neighbouring places, those whose top d bits are its own; all lines between
+// the home of an entry and the line where it lies are full.
 #include "table.h"
 
 #include <errno.h>
 #include <string.h>
 
-// A bucket splits when an entry would lie further from its home than this.
-#define PROBES_MAX 16u
-#define PLACE_MASK (WEIR_BUCKET_ENTRIES - 1)
+#define LINE_ENTRIES 4u
+#define LINES (WEIR_BUCKET_BYTES / (LINE_ENTRIES * sizeof(struct weir_entry)))
+#define LINE_MASK (LINES - 1)
+// A bucket splits when an entry would lie further from its home than this, in lines.
+#define DISTANCE_MAX 4u
 #define DEPTH_MASK ((uintptr_t)WEIR_BUCKET_BYTES - 1)
-#define NO_PLACE WEIR_BUCKET_ENTRIES
 
-_Static_assert(sizeof(struct weir_entry) * WEIR_BUCKET_ENTRIES == WEIR_BUCKET_BYTES, "bucket size");
-_Static_assert((WEIR_BUCKET_ENTRIES & PLACE_MASK) == 0, "places are masked");
+struct line {
+    struct weir_entry entries[LINE_ENTRIES];
+};
 
-// A bijection whose every output bit depends on every input bit (multiply and fold, twice):
-// pointers differ in few bits and are multiples of 512. The top bits choose the bucket, the bottom
-// ones the place in it and among the recent entries.
+_Static_assert(sizeof(struct line) == 64, "an entry or a line resized");
+_Static_assert((LINES & LINE_MASK) == 0, "lines are masked");
+
+// The driver's addresses are multiples of 512: those in the same 2 KiB share a hash, and so a line.
+// Lower bits count as well, lest another alignment make a crowd. Multiply and fold, twice: every
+// bit of the result depends on every bit that goes in. The top bits choose the bucket, the bottom
+// ones the line.
 static uint64_t hash_of(uint64_t pointer) {
-    uint64_t x = pointer ^ (pointer >> 32);
+    uint64_t x = (pointer >> 11) | (pointer << 55);
+    x ^= x >> 32;
     x *= 0x9e3779b97f4a7c15u;
     x ^= x >> 29;
     x *= 0xbf58476d1ce4e5b9u;
@@ -30,12 +37,8 @@ static uint64_t directory_index(const struct weir_table *table, uint64_t hash) {
     return table->depth ? hash >> (64 - table->depth) : 0;
 }
 
-static struct weir_entry *bucket_of(uintptr_t word) {
-    return (struct weir_entry *)(word & ~DEPTH_MASK);
-}
-
-static struct weir_entry *recent_of(struct weir_table *table, uint64_t hash) {
-    return &table->recent[hash & (WEIR_RECENT_ENTRIES - 1)];
+static struct line *lines_of(uintptr_t word) {
+    return (struct line *)(word & ~DEPTH_MASK);
 }
 
 // A bucket not in use holds the address of the next one.
@@ -67,7 +70,7 @@ int weir_table_feed(struct weir_table *table, void *memory) {
     return 0;
 }
 
-static struct weir_entry *new_bucket(struct weir_table *table) {
+static struct line *new_bucket(struct weir_table *table) {
     void *bucket = (void *)table->spare;
     if (bucket) {
         table->spare = *(uintptr_t *)bucket;
@@ -80,29 +83,64 @@ static struct weir_entry *new_bucket(struct weir_table *table) {
     return bucket;
 }
 
-// The place of a pointer in a bucket, or the empty one where it would go; NO_PLACE where that is
-// not found within `probes`.
-static uint32_t find_place(const struct weir_entry *bucket, uint64_t hash, uint64_t pointer,
-                           uint32_t probes) {
-    for (uint32_t i = 0; i < probes; i++) {
-        uint32_t place = (uint32_t)(hash + i) & PLACE_MASK;
-        if (bucket[place].pointer == pointer || !bucket[place].pointer)
-            return place;
+// The entry of a pointer in a line; else an empty one; else NULL.
+static struct weir_entry *find_in_line(struct line *line, uint64_t pointer) {
+    struct weir_entry *empty = NULL;
+    for (uint32_t i = 0; i < LINE_ENTRIES; i++) {
+        if (line->entries[i].pointer == pointer)
+            return &line->entries[i];
+        if (!line->entries[i].pointer)
+            empty = &line->entries[i];
     }
-    return NO_PLACE;
+    return empty;
 }
 
-// Empties a place: entries behind it that may lie nearer to their home move up.
-static void remove_at(struct weir_entry *bucket, uint32_t hole) {
-    bucket[hole].pointer = 0;
-    for (uint32_t at = (hole + 1) & PLACE_MASK; bucket[at].pointer; at = (at + 1) & PLACE_MASK) {
-        uint32_t home = (uint32_t)hash_of(bucket[at].pointer) & PLACE_MASK;
-        if (((at - home) & PLACE_MASK) < ((at - hole) & PLACE_MASK))
-            continue;
-        bucket[hole] = bucket[at];
-        bucket[at].pointer = 0;
-        hole = at;
+// The entry of a pointer in a bucket, or the empty one where it would go; NULL where neither is
+// within `distance` lines. *at is the line.
+static struct weir_entry *find(struct line *lines, uint64_t hash, uint64_t pointer,
+                               uint32_t distance, uint32_t *at) {
+    for (uint32_t i = 0; i < distance; i++) {
+        *at = (uint32_t)(hash + i) & LINE_MASK;
+        struct weir_entry *entry = find_in_line(&lines[*at], pointer);
+        if (entry)
+            return entry;
     }
+    return NULL;
+}
+
+// An entry of a later line that may move into line `to`: one whose home is not after that.
+// `distance` is how far the later line lies behind. Also tells whether that line is full.
+static struct weir_entry *mover(struct line *lines, uint32_t to, uint32_t distance, int *full) {
+    struct line *line = &lines[(to + distance) & LINE_MASK];
+    struct weir_entry *found = NULL;
+    *full = 1;
+    for (uint32_t i = 0; i < LINE_ENTRIES; i++) {
+        struct weir_entry *entry = &line->entries[i];
+        uint32_t home = (uint32_t)hash_of(entry->pointer) & LINE_MASK;
+        if (!entry->pointer)
+            *full = 0;
+        else if (((to + distance - home) & LINE_MASK) >= distance)
+            found = entry;
+    }
+    return found;
+}
+
+// Removes an entry. Where its line was full, an entry from behind may have to move up into the
+// place, and so on from the place that this leaves.
+static void remove_entry(struct line *lines, struct weir_entry *hole, uint32_t at) {
+    int full = 1;
+    for (uint32_t i = 0; i < LINE_ENTRIES; i++)
+        full &= lines[at].entries[i].pointer != 0;
+    for (uint32_t distance = 1; full && distance < LINES; distance++) {
+        struct weir_entry *from = mover(lines, at, distance, &full);
+        if (!from)
+            continue;
+        *hole = *from;
+        hole = from;
+        at = (at + distance) & LINE_MASK;
+        distance = 0;
+    }
+    hole->pointer = 0;
 }
 
 // Doubles the directory in place, from its end, so that nothing is overwritten before it is read.
@@ -119,17 +157,18 @@ static int split(struct weir_table *table, uint64_t hash) {
     if (!has_room(table, 2))
         return ENOMEM;
     uintptr_t word = table->directory[directory_index(table, hash)];
-    const struct weir_entry *old = bucket_of(word);
+    const struct line *old = lines_of(word);
     uint64_t depth = (word & DEPTH_MASK) + 1;
     if (depth > table->depth)
         double_directory(table);
-    struct weir_entry *halves[2] = {new_bucket(table), new_bucket(table)};
-    for (uint32_t i = 0; i < WEIR_BUCKET_ENTRIES; i++) {
-        if (!old[i].pointer)
+    struct line *halves[2] = {new_bucket(table), new_bucket(table)};
+    for (uint32_t i = 0; i < LINES * LINE_ENTRIES; i++) {
+        const struct weir_entry *entry = &old[i / LINE_ENTRIES].entries[i % LINE_ENTRIES];
+        uint32_t at;
+        if (!entry->pointer)
             continue;
-        uint64_t one = hash_of(old[i].pointer);
-        struct weir_entry *half = halves[(one >> (64 - depth)) & 1];
-        half[find_place(half, one, old[i].pointer, WEIR_BUCKET_ENTRIES)] = old[i];
+        uint64_t one = hash_of(entry->pointer);
+        *find(halves[(one >> (64 - depth)) & 1], one, entry->pointer, LINES, &at) = *entry;
     }
     uint64_t places = (uint64_t)1 << (table->depth - depth);
     uint64_t first = directory_index(table, hash) & ~(2 * places - 1);
@@ -139,24 +178,24 @@ static int split(struct weir_table *table, uint64_t hash) {
     return 0;
 }
 
-// Puts an entry into its bucket; an older one of the same pointer goes to `old`. 0, ENOMEM or
-// ENOSPC.
-static int put_in_bucket(struct weir_table *table, const struct weir_entry *entry,
-                         struct weir_entry *old) {
+int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
+                   struct weir_entry *old) {
     uint64_t hash = hash_of(entry->pointer);
+    old->pointer = 0;
     if (!table->directory)
         return ENOMEM;
     if (!table->directory[0])  // just fed for the first time
         table->directory[0] = (uintptr_t)new_bucket(table);
     for (;;) {
         uintptr_t word = table->directory[directory_index(table, hash)];
-        struct weir_entry *bucket = bucket_of(word);
         int deepest = (word & DEPTH_MASK) == WEIR_TABLE_DEPTH_MAX;
-        uint32_t place =
-            find_place(bucket, hash, entry->pointer, deepest ? WEIR_BUCKET_ENTRIES : PROBES_MAX);
-        if (place != NO_PLACE) {
-            *old = bucket[place];
-            bucket[place] = *entry;
+        uint32_t at;
+        struct weir_entry *place =
+            find(lines_of(word), hash, entry->pointer, deepest ? LINES : DISTANCE_MAX, &at);
+        if (place) {
+            *old = *place;
+            *place = *entry;
+            table->entries += old->pointer == 0;
             return 0;
         }
         if (deepest)
@@ -167,72 +206,38 @@ static int put_in_bucket(struct weir_table *table, const struct weir_entry *entr
     }
 }
 
-int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
-                   struct weir_entry *old) {
-    struct weir_entry *recent = recent_of(table, hash_of(entry->pointer));
-    old->pointer = 0;
-    if (recent->pointer == entry->pointer) {
-        *old = *recent;
-    } else if (recent->pointer) {
-        int rc = put_in_bucket(table, recent, old);
-        if (rc)
-            return rc;
-    }
-    *recent = *entry;
-    table->entries += old->pointer == 0;
-    return 0;
-}
-
-int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
-                    struct weir_entry *out) {
+int weir_table_take(struct weir_table *table, uint64_t pointer, struct weir_entry *out) {
     uint64_t hash = hash_of(pointer);
-    struct weir_entry *entry = recent_of(table, hash);
-    if (!pointer)
+    uint32_t at;
+    if (!pointer || !table->directory || !table->directory[0])
         return ENOENT;
-    if (entry->pointer == pointer && entry->stamp <= stamp) {
-        *out = *entry;
-        entry->pointer = 0;
-        table->entries--;
-        return 0;
-    }
-    if (!table->directory || !table->directory[0])
+    struct line *lines = lines_of(table->directory[directory_index(table, hash)]);
+    struct weir_entry *entry = find(lines, hash, pointer, LINES, &at);
+    if (!entry || !entry->pointer)
         return ENOENT;
-    struct weir_entry *bucket = bucket_of(table->directory[directory_index(table, hash)]);
-    uint32_t place = find_place(bucket, hash, pointer, WEIR_BUCKET_ENTRIES);
-    if (place == NO_PLACE || bucket[place].pointer != pointer || bucket[place].stamp > stamp)
-        return ENOENT;
-    *out = bucket[place];
-    remove_at(bucket, place);
+    *out = *entry;
+    remove_entry(lines, entry, at);
     table->entries--;
     return 0;
 }
 
-// Whether an entry is to be swept; if so, it is counted as freed.
-static int sweeps(struct weir_table *table, const struct weir_entry *entry, uint64_t context,
-                  uint64_t stamp, uint64_t *freed_bytes) {
-    if (!entry->pointer || entry->context != context || entry->stamp > stamp)
-        return 0;
-    freed_bytes[entry->gpu] += entry->bytes;
-    table->entries--;
-    return 1;
-}
-
-int weir_table_sweep(struct weir_table *table, uint64_t *cursor, uint64_t context, uint64_t stamp,
-                     uint64_t *freed_bytes) {
-    // Recent entries first: what moves from there into buckets later is not to be swept.
-    for (uint32_t i = 0; i < WEIR_RECENT_ENTRIES && *cursor == 0; i++)
-        if (sweeps(table, &table->recent[i], context, stamp, freed_bytes))
-            table->recent[i].pointer = 0;
+int weir_table_sweep(struct weir_table *table, uint64_t *cursor, struct weir_owners *owners,
+                     uint32_t ticket, uint64_t *freed_bytes) {
     if (!table->directory || !table->directory[0])
         return 0;
     uintptr_t word = table->directory[directory_index(table, *cursor)];
-    struct weir_entry *bucket = bucket_of(word);
+    struct line *lines = lines_of(word);
     for (int again = 1; again;) {  // what is removed lets others move, also to places behind us
         again = 0;
-        for (uint32_t i = 0; i < WEIR_BUCKET_ENTRIES; i++) {
-            if (!sweeps(table, &bucket[i], context, stamp, freed_bytes))
+        for (uint32_t i = 0; i < LINES * LINE_ENTRIES; i++) {
+            struct weir_entry *entry = &lines[i / LINE_ENTRIES].entries[i % LINE_ENTRIES];
+            const struct weir_owner *owner = &owners->owner[entry->owner];
+            if (!entry->pointer || owner->ticket != ticket)
                 continue;
-            remove_at(bucket, i);
+            freed_bytes[owner->gpu] += entry->bytes;
+            weir_owner_release(owners, entry->owner);
+            remove_entry(lines, entry, i / LINE_ENTRIES);
+            table->entries--;
             again = 1;
         }
     }

@@ -3,10 +3,9 @@
 // An extendible hash table: a directory of 2^depth places, indexed by the top bits of the pointer's
 // hash, names buckets of one page each. A bucket that gets crowded splits in two, so growing never
 // touches more than a bucket (and, when the directory doubles, a few kilobytes of it): the cost of
-// one allocation does not depend on how many are live. Within a bucket entries are found by linear
-// probing and removed by shifting back, so there are no marks of the dead that would pile up. A few
-// recent entries lie in front of the buckets: memory that is freed soon after it was allocated, as
-// most is, never gets into them, nor them into the processor's cache.
+// one allocation does not depend on how many are live. What it does depend on is the processor's
+// cache. So an entry is small, it lies in the cache line that its hash names or, where that is
+// full, the next one with room, and neighbours in memory share a line.
 //
 // The table is not locked: its owner does that. It calls no one and takes no memory: what it needs
 // is fed to it beforehand, so that no system call happens under the lock. All zeros is an empty
@@ -17,20 +16,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "owner.h"
+
 #define WEIR_TABLE_DEPTH_MAX 16u
 #define WEIR_BUCKET_BYTES 4096u
-#define WEIR_BUCKET_ENTRIES 128u
-#define WEIR_RECENT_ENTRIES 64u
 // The directory takes the half of the first feed; only the part in use is touched.
 #define WEIR_DIRECTORY_BYTES ((size_t)8 << WEIR_TABLE_DEPTH_MAX)
 #define WEIR_TABLE_FEED_BYTES (2 * WEIR_DIRECTORY_BYTES)
 
 struct weir_entry {
     uint64_t pointer;     // device address; 0: no entry
-    uint64_t bytes;       // charged
-    uint64_t context;     // the driver's handle of the context that it ends with
-    uint64_t stamp : 56;  // rises with every allocation: which came before a context's end
-    uint64_t gpu : 8;     // the driver's ordinal
+    uint64_t bytes : 48;  // charged
+    uint64_t owner : 16;  // number of its owner
 };
 
 struct weir_table {
@@ -40,29 +37,25 @@ struct weir_table {
     size_t fresh_bytes;
     uint64_t depth;
     uint64_t entries;
-    struct weir_entry recent[WEIR_RECENT_ENTRIES];
 };
 
 // Gives the table memory: WEIR_TABLE_FEED_BYTES of zeros at a page boundary. Returns 0, or EBUSY
 // where it has some left and does not take it.
 int weir_table_feed(struct weir_table *table, void *memory);
 
-// Adds an entry. 0; ENOMEM where the table must be fed first; ENOSPC where it has as many as it
-// can. An older entry of a pointer that was put again gives way sooner or later (not always at
-// once: it may lie in a bucket that is not looked at now): then it is copied to `old`, else
-// old->pointer is 0.
+// Adds an entry. One with the same pointer is replaced and copied to `old`, else old->pointer is 0.
+// 0; ENOMEM where the table must be fed first; ENOSPC where it has as many as it can.
 int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
                    struct weir_entry *old);
 
-// Removes the entry of `pointer` that is no younger than `stamp` into `out`. 0, or ENOENT.
-int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
-                    struct weir_entry *out);
+// Removes the entry of `pointer` into `out`. 0, or ENOENT.
+int weir_table_take(struct weir_table *table, uint64_t pointer, struct weir_entry *out);
 
-// Removes a part of the entries of `context` up to and including `stamp`, and adds what they were
-// charged to freed_bytes[gpu]. *cursor starts at 0; returns 1 while there is more to go through,
-// one bucket a call. An entry never crosses the cursor, whatever is put, taken or split between two
-// calls.
-int weir_table_sweep(struct weir_table *table, uint64_t *cursor, uint64_t context, uint64_t stamp,
-                     uint64_t *freed_bytes);
+// Removes, from one bucket, the entries whose owners were retired with `ticket`: adds what they
+// were charged to freed_bytes[gpu] and releases their owners. *cursor starts at 0; returns 1 while
+// there is more to go through. An entry never crosses the cursor, whatever is put, taken or split
+// between calls.
+int weir_table_sweep(struct weir_table *table, uint64_t *cursor, struct weir_owners *owners,
+                     uint32_t ticket, uint64_t *freed_bytes);
 
 #endif

@@ -1,5 +1,7 @@
 package events
 
+// Tests of the event log: order, bounds, and that a loud container pushes out its own events only.
+
 import (
 	"context"
 	"errors"

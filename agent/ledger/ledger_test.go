@@ -1,5 +1,7 @@
 package ledger
 
+// Tests of the ledger: its invariants over random schedules of tenants, and the edges by hand.
+
 import (
 	"testing"
 

@@ -1,5 +1,7 @@
 package session
 
+// An agent in a process of its own, which tests kill, also at a chosen step.
+
 import (
 	"bufio"
 	"context"

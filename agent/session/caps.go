@@ -1,5 +1,7 @@
 package session
 
+// Live changes of caps.
+
 import (
 	"context"
 	"fmt"
@@ -44,8 +46,8 @@ func (n *Node) ChangeCaps(_ context.Context, ref string, change control.CapsChan
 		result.Message = c.overCap(after)
 	}
 	c.mu.Unlock()
-	c.event("caps", 0, "memory %s -> %s%s", capText(before), capText(after), joined("; ", result.Message))
-	result.Message = strings.Join(nonEmpty(result.Message, notYet(change.Set)), "; ")
+	c.event("caps", 0, "%s", strings.Join(nonEmpty(difference(before, after), result.Message,
+		notYet(change.Set)), "; "))
 	return result, nil
 }
 
@@ -102,18 +104,36 @@ func changed(caps store.Caps, change control.CapsChange) (store.Caps, error) {
 	return caps, nil
 }
 
-func capText(caps store.Caps) string {
-	if caps.MemoryBytes == nil {
-		return "no cap"
+// difference says which caps a change has changed.
+func difference(before, after store.Caps) string {
+	var parts []string
+	for _, part := range []struct{ name, before, after string }{
+		{"memory", sizeOrNone(before.MemoryBytes), sizeOrNone(after.MemoryBytes)},
+		{"swap", sizeOrNone(before.SwapBytes), sizeOrNone(after.SwapBytes)},
+		{"weight", numberOrNone(before.Weight), numberOrNone(after.Weight)},
+	} {
+		if part.before != part.after {
+			parts = append(parts, fmt.Sprintf("%s %s -> %s", part.name, part.before, part.after))
+		}
 	}
-	return size(*caps.MemoryBytes)
+	if len(parts) == 0 {
+		return "set to what they were"
+	}
+	return strings.Join(parts, ", ")
 }
 
-func joined(separator, text string) string {
-	if text == "" {
-		return ""
+func sizeOrNone(bytes *int64) string {
+	if bytes == nil {
+		return "none"
 	}
-	return separator + text
+	return size(*bytes)
+}
+
+func numberOrNone(number *float64) string {
+	if number == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%g", *number)
 }
 
 func nonEmpty(texts ...string) (kept []string) {

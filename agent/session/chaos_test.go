@@ -1,5 +1,7 @@
 package session
 
+// Kills at random: of the agent under its tenants, and of tenants under the agent.
+
 import (
 	"fmt"
 	"math/rand/v2"

@@ -1,13 +1,14 @@
 package session
 
+// What a container's sessions may allocate: grants, recalls, refusals, and requests that wait.
+
 import (
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/docker/go-units"
-
+	"weir/agent/config"
 	"weir/agent/control"
 	"weir/agent/ledger"
 	"weir/agent/session/page"
@@ -97,7 +98,7 @@ func (c *container) handOver(s *session, gpu int, bytes, spare uint64) error {
 	}
 	l.Lower(s.holder(), spare)
 	if err != nil {
-		c.forged(s, gpu)
+		c.forged(s)
 	}
 	return nil
 }
@@ -133,7 +134,7 @@ func (c *container) recall(s *session, gpu int, limit uint64) uint64 {
 	})
 	switch {
 	case errors.Is(err, page.ErrForged):
-		c.forged(s, gpu)
+		c.forged(s)
 	case err != nil:
 		c.node.log.Error("unused credit cannot be recalled", "container", c.spec.Name, "error", err)
 	case taken > 0:
@@ -236,17 +237,17 @@ func (c *container) refuse(w *waiter, why string) {
 
 // forged ends a session whose usage page claims more than was granted. Its grant stays charged until
 // its process ends, and the process is not admitted again. Called under mu.
-func (c *container) forged(s *session, gpu int) {
+func (c *container) forged(s *session) {
 	if s.forged {
 		return
 	}
 	s.forged = true
 	s.dropUsage()
 	text := page.ErrForged.Error()
-	c.event("forged", s.process.PID, "%s: %s on GPU %d; its session has ended, and what it was "+
-		"granted stays charged until the process ends", s.program, text, c.node.gpus[gpu].index)
+	c.event("forged", s.process.PID, "%s: %s; its session has ended, and what it was granted stays "+
+		"charged until the process ends", s.program, text)
 	c.detach(s, &ending{abi.ClosePage, text})
 }
 
 // size is a number of bytes for people.
-func size(bytes int64) string { return units.BytesSize(float64(bytes)) }
+func size(bytes int64) string { return config.FormatSize(bytes) }

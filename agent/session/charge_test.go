@@ -1,5 +1,7 @@
 package session
 
+// Tests of the cap: to the byte, over stops and deaths, and while it changes.
+
 import (
 	"errors"
 	"os"
@@ -241,7 +243,7 @@ func TestHoldIsBounded(t *testing.T) {
 	for name, prepare := range map[string]func(*fakeDevices, int){
 		"listed for ever": func(d *fakeDevices, pid int) { d.list(pid, true) },
 		"does not answer": func(d *fakeDevices, _ int) { d.mu.Lock() },
-		"fails":           func(d *fakeDevices, _ int) { d.err = errors.New("driver gone") },
+		"fails":           func(d *fakeDevices, _ int) { d.fail(errors.New("driver gone")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -348,9 +350,10 @@ func TestUnenforcedCapsAreSaid(t *testing.T) {
 	b.run(mib)
 	weight := 2.0
 	got, err := b.ChangeCaps(t.Context(), "box", control.CapsChange{Set: control.Caps{Weight: &weight}})
-	if err != nil || !strings.Contains(got.Message, "weight: kept, but not enforced") {
+	if err != nil || got.Message != "" || *got.After.Weight != 2 {
 		t.Errorf("got %+v, %v", got, err)
 	}
+	b.wantEvent("caps", "weight none -> 2", "weight: kept, but not enforced")
 	if c := b.container("box"); *c.Caps.Weight != 2 {
 		t.Errorf("kept caps %+v", c.Caps)
 	}

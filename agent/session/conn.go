@@ -1,5 +1,7 @@
 package session
 
+// A container's socket and its connections: everything between the kernel and a conversation.
+
 import (
 	"errors"
 	"fmt"

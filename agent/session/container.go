@@ -1,5 +1,7 @@
 package session
 
+// One container: its accounts, its sessions and its control page.
+
 import (
 	"fmt"
 	"net"
@@ -101,7 +103,7 @@ func (c *container) unused(s *session, gpu int) uint64 {
 	}
 	credit, err := s.usage.Credit(gpu, granted)
 	if err != nil {
-		c.forged(s, gpu)
+		c.forged(s)
 		return 0
 	}
 	return credit

@@ -1,5 +1,7 @@
 package session
 
+// One connection as a state machine: packets in, messages out.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package session
 
+// The charges of processes that have ended, until the driver has freed their memory.
+
 import (
 	"context"
 	"sync"
@@ -78,7 +80,7 @@ func (e *exits) poll() int {
 func (e *exits) release(x exit, listings map[int]map[int]int64) bool {
 	held := x.c.heldBy(x.s)
 	for _, gpu := range held { // not under the container's mu: NVML may take its time
-		if _, asked := listings[gpu]; !asked {
+		if _, asked := listings[gpu]; !asked && time.Now().Before(x.s.holdUntil) {
 			listings[gpu] = e.node.processes(gpu)
 		}
 	}

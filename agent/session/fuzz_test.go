@@ -1,5 +1,7 @@
 package session
 
+// Random conversations.
+
 import (
 	"context"
 	"encoding/binary"
@@ -29,7 +31,7 @@ type fuzzBench struct {
 	witness *conversation
 }
 
-func newFuzzBench(f *testing.F) *fuzzBench {
+func newFuzzBench(f testing.TB) *fuzzBench {
 	dir := f.TempDir()
 	n, err := New(Options{
 		RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"),
@@ -129,18 +131,28 @@ func FuzzSession(f *testing.F) {
 			}
 		}
 		v.over(end)
-		for gpu, l := range b.target.ledgers {
-			sum := uint64(0)
-			for _, s := range b.target.sessions {
-				sum += l.Granted(s.holder())
-			}
-			if sum != l.Charged() || len(b.target.sessions) > 1 {
-				t.Errorf("GPU %d: %d charged, %d granted to %d sessions", gpu, l.Charged(), sum,
-					len(b.target.sessions))
-			}
-		}
-		if !b.witness.c.connected(witnessed) || b.witness.c.ledgers[0].Granted(witnessed.holder()) < 32*mib {
+		b.checkAccounts(t)
+		c := b.witness.c
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.connected(witnessed) || c.ledgers[0].Granted(witnessed.holder()) < 32*mib {
 			t.Error("another session was hurt")
 		}
 	})
+}
+
+// checkAccounts checks that what is charged is what the sessions were granted.
+func (b *fuzzBench) checkAccounts(t *testing.T) {
+	c := b.target
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for gpu, l := range c.ledgers {
+		sum := uint64(0)
+		for _, s := range c.sessions {
+			sum += l.Granted(s.holder())
+		}
+		if sum != l.Charged() || len(c.sessions) > 1 {
+			t.Errorf("GPU %d: %d charged, %d granted to %d sessions", gpu, l.Charged(), sum, len(c.sessions))
+		}
+	}
 }

@@ -1,5 +1,7 @@
 package session
 
+// Which processes belong to a container.
+
 import (
 	"fmt"
 

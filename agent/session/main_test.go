@@ -1,5 +1,7 @@
 package session
 
+// What the tests of this package share: an agent with fake GPUs, and waiting for what it does.
+
 import (
 	"context"
 	"errors"
@@ -59,6 +61,13 @@ func (d *fakeDevices) Processes(uuid string) (map[int]int64, error) {
 		listed[pid] = bytes
 	}
 	return listed, nil
+}
+
+// fail has NVML fail from now on.
+func (d *fakeDevices) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
 }
 
 // list has NVML list a process on GPU 0, or not any more.

@@ -1,5 +1,7 @@
 package session
 
+// What a node is made from, and every bound and time that it keeps to.
+
 import (
 	"io"
 	"log/slog"
@@ -50,6 +52,8 @@ const (
 	exitPoll = 5 * time.Millisecond
 	// roundEvery is how often all processes are looked at for what no descriptor tells.
 	roundEvery = 10 * time.Second
+	// inspectEvery is how often all usage pages are looked over.
+	inspectEvery = time.Second
 	// imageCheckFirst and imageCheckLast bound how often a process without a connection is looked at
 	// for an exec; the time between doubles from one to the other.
 	imageCheckFirst = 50 * time.Millisecond

@@ -1,5 +1,7 @@
 package session
 
+// What a new agent takes over from the one before.
+
 import (
 	"errors"
 	"fmt"
@@ -167,7 +169,7 @@ func (c *container) settle(s *session, gpu int) {
 	moves := s.usage.Moves(gpu)
 	granted, known := s.rows[gpu].After(moves)
 	if !known {
-		c.forged(s, gpu)
+		c.forged(s)
 		return
 	}
 	s.moves[gpu] = moves

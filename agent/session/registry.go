@@ -1,5 +1,7 @@
 package session
 
+// Which containers there are: how they begin, how they are named and found, how they end.
+
 import (
 	"context"
 	"crypto/rand"
@@ -38,6 +40,10 @@ func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 	name, err := runName(req)
 	if err != nil {
 		return control.RunGrant{}, err
+	}
+	if self := os.Geteuid(); self != 0 && int(callerUID) != self {
+		return control.RunGrant{}, fmt.Errorf("%w: this agent runs as user %d and serves no other; user "+
+			"%d needs one of its own, or a system-wide one", control.ErrPermission, self, callerUID)
 	}
 	root, err := proc.OpenPID(callerPID)
 	if err != nil {

@@ -1,5 +1,7 @@
 package session
 
+// Tests of containers' names and ends, of the directories, and of starts that must be refused.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package session
 
+// What operators are told.
+
 import (
 	"cmp"
 	"context"

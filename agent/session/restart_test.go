@@ -1,5 +1,7 @@
 package session
 
+// Restarts: in good order, after a kill at each step, and with things changed meanwhile.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package session
 
+// Regular looks at what nobody tells the agent of.
+
 import (
 	"context"
 	"debug/elf"
@@ -18,25 +20,53 @@ type stray struct {
 // loadTime is how long a new program may take to load the library.
 const loadTime = time.Second
 
-// rounds looks at all processes now and then, for what no descriptor tells: an exec while another
-// process holds the connection open, a process that has left its container, one without the library.
+// rounds looks at everything now and then, for what no message and no descriptor tells: a forged page
+// of a tenant that asks for nothing, an exec while another process holds the connection open, a
+// process that has left its container, one without the library.
 func (n *Node) rounds(ctx context.Context) {
-	ticker := time.NewTicker(roundEvery)
-	defer ticker.Stop()
+	round, inspect := time.NewTicker(roundEvery), time.NewTicker(inspectEvery)
+	defer round.Stop()
+	defer inspect.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-round.C:
 			n.round()
+		case <-inspect.C:
+			n.inspect()
 		}
 	}
 }
 
-func (n *Node) round() {
+func (n *Node) list() []*container {
 	n.mu.Lock()
-	containers := n.sorted()
-	n.mu.Unlock()
+	defer n.mu.Unlock()
+	return n.sorted()
+}
+
+// inspect looks over all usage pages.
+func (n *Node) inspect() {
+	granted := make([]uint64, len(n.gpus))
+	for _, c := range n.list() {
+		c.mu.Lock()
+		for _, s := range c.sessions {
+			if s.usage == nil || c.closed {
+				continue
+			}
+			for gpu, l := range c.ledgers {
+				granted[gpu] = l.Granted(s.holder())
+			}
+			if err := s.usage.Intact(s.id, granted, s.moves); err != nil {
+				c.forged(s)
+			}
+		}
+		c.mu.Unlock()
+	}
+}
+
+func (n *Node) round() {
+	containers := n.list()
 	if len(containers) == 0 {
 		return
 	}

@@ -1,5 +1,7 @@
 package session
 
+// The run directory, its lock, and the library that lies in it.
+
 import (
 	"bytes"
 	"crypto/sha256"

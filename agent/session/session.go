@@ -1,5 +1,7 @@
 package session
 
+// One process's session: how it begins, is replaced, loses its connection and ends.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package session
 
+// Tests of sessions: their ends, their identity, and tenants that break every rule.
+
 import (
 	"errors"
 	"fmt"
@@ -129,7 +131,7 @@ func TestForgedPage(t *testing.T) {
 		p.Must("forge 0 %s", value)
 		other.Must("query 0") // has the agent read the word
 		_, err := p.Do("query 0")
-		if err == nil || !strings.Contains(err.Error(), "usage page claims more") {
+		if err == nil || !strings.Contains(err.Error(), "usage page claims more than") {
 			t.Errorf("forged %s: %v", value, err)
 		}
 		if _, err := p.Do("again"); err == nil || !strings.Contains(err.Error(), "forged") {
@@ -146,6 +148,18 @@ func TestForgedPage(t *testing.T) {
 		b.eventually("the forger's charge has ended", func() bool { return b.used(grant.ID) == 10*mib })
 	}
 	other.Must("alloc 0 %d", 90*mib)
+}
+
+// TestSilentForger: a page is found to be forged though its tenant never asks for anything again.
+func TestSilentForger(t *testing.T) {
+	b := start(t)
+	grant := b.run(100 * mib)
+	p := b.tenant(grant)
+	p.Must("forge 1 512") // on a GPU where it has no grant at all
+	b.eventually("the forgery is found", func() bool { return b.hasEvent("forged") })
+	if got := b.state(grant.ID, p.PID()); got != "detached" {
+		t.Errorf("the forger's session is %s", got)
+	}
 }
 
 // TestTenantCannotHurtThePages tries on its own descriptors what the pages' seals must refuse.
@@ -183,13 +197,12 @@ func TestTenantCannotHurtThePages(t *testing.T) {
 	if err := tenant.Alloc(0, 40*mib); err != nil {
 		t.Fatal(err)
 	}
-	// This one is possible, and costs the tenant its credit.
+	// This one is possible, and costs the tenant its session.
 	if err := unix.Fallocate(usageFD, punch, 0, abi.PageBytes); err != nil {
 		t.Fatal(err)
 	}
-	if err := tenant.Alloc(0, 60*mib); !errors.Is(err, sessiontest.ErrOverCap) && err != nil {
-		t.Error(err)
-	}
+	b.eventually("that is found", func() bool { return b.hasEvent("forged", "written over") })
+	wantClosed(t, tenant.Alloc(0, 60*mib), abi.ClosePage, "")
 	if got := b.container(grant.ID); got.GPUs[0].ChargedBytes > 100*mib {
 		t.Errorf("over the cap: %+v", got.GPUs[0])
 	}

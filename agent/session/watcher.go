@@ -1,5 +1,7 @@
 package session
 
+// The ends of processes, by pidfd.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package store
 
+// Credit records.
+
 import (
 	"bytes"
 	"encoding/binary"

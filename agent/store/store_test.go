@@ -1,5 +1,7 @@
 package store
 
+// Tests of what is kept: it comes back whole, or is reported as damaged.
+
 import (
 	"encoding/binary"
 	"os"

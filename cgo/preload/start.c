@@ -3,8 +3,8 @@
 // A program may ask `if (cuInit)` of a weak reference to see whether it runs with the driver. The
 // loader has bound such a reference to this library; in a process without the driver it must be
 // what it would be without this library, mostly NULL. That can only be mended now, before the
-// program looks. Costs a few nanoseconds for each relocation that names a symbol, and no system
-// call, unless there is such a reference.
+// program looks. Costs a few nanoseconds for each reference of an object to others, and no system
+// call, unless there is such a one.
 #include "driver.h"
 #include "routes.h"
 #include "slots.h"
@@ -26,7 +26,13 @@ static bool is_weak(const struct weir_object *object, const ElfW(Sym) * symbol) 
 
 static int find_weak(const struct weir_object *object, void *context) {
     (void)context;
-    return weir_slots_any(object, is_weak);
+    size_t references = weir_object_references(object);
+    if (references == 0)
+        return weir_slots_any(object, is_weak);
+    size_t i = 1;
+    while (i < references && !is_weak(object, &object->symbols.at[i]))
+        i++;
+    return i < references;
 }
 
 // A lookup function that the C library has stays bound to this library, and so does a function of

@@ -71,6 +71,7 @@ func buildAll() error {
 		{"linked", "linked.c", driver},
 		{"linked_lazy", "linked.c", append([]string{"-no-pie", "-Wl,-z,lazy"}, driver...)},
 		{"weak", "weak.c", nil},
+		{"weak_exports", "weak.c", []string{"-rdynamic"}},
 		{"procaddr", "procaddr.c", nil},
 		{"children", "children.c", nil},
 		{"idle", "idle.c", nil},

@@ -79,8 +79,36 @@ func readDamaged(t *testing.T, path string, functions []string) {
 	if soname = append(soname, "none"); !strings.Contains(printed, "\nsoname "+soname[0]+"\n") {
 		t.Errorf("SONAME is %s; printed\n%s", soname[0], printed)
 	}
+	checkReferences(t, file, printed, len(functions) != 0)
 	if !strings.HasSuffix(printed, "damaged some\n") {
 		t.Errorf("damage was not of the right measure; printed\n%s", printed)
+	}
+}
+
+// checkReferences checks that all of an object's references lie before the place that was printed, which must
+// be known for one that exports something.
+func checkReferences(t *testing.T, file *elf.File, printed string, exports bool) {
+	t.Helper()
+	var end int
+	_, text, _ := strings.Cut(printed, "\nreferences ")
+	if _, err := fmt.Sscan(text, &end); err != nil {
+		t.Fatalf("%v; printed\n%s", err, printed)
+	}
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	for i, symbol := range symbols {
+		if symbol.Section == elf.SHN_UNDEF {
+			last = i + 1 // the list lacks symbol 0
+		}
+	}
+	if end == 0 && last != 0 && exports && file.Section(".gnu.hash") != nil {
+		t.Errorf("where its references end is not known; printed\n%s", printed)
+	}
+	if end != 0 && last >= end {
+		t.Errorf("symbol %d is a reference, not one of the first %d", last, end)
 	}
 }
 

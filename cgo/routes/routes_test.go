@@ -103,7 +103,9 @@ func TestCallerStaysTheCaller(t *testing.T) {
 // Weak references that the program asks for a driver.
 func TestWeakReferences(t *testing.T) {
 	absent := []string{"cuInit null", "cuMemAlloc null", "dlvsym there there", "cuInit_from null", "code -1"}
-	expect(t, run(t, host{program: "weak", preload: library}), absent...)
+	for _, program := range []string{"weak", "weak_exports"} {
+		expect(t, run(t, host{program: program, preload: library}), absent...)
+	}
 	expect(t, run(t, host{program: "weak", preload: []string{"libweir.so", "libcuda.so.1"}}),
 		"cuInit there", "cuMemAlloc there", "dlvsym there there", "cuInit_from libweir.so", "code 0")
 }

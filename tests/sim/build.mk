@@ -12,7 +12,7 @@ SIM_MACHINE_SOURCES := $(wildcard $(SIM_DIR)/*.c)
 SIM_SOURCES := $(SIM_MACHINE_SOURCES) $(wildcard $(SIM_DIR)/driver/*.c $(SIM_DIR)/ptx/*.c)
 SIM_TEST_DIR := $(SIM_DIR)/driver/test
 
-SIM_TESTS := engine_test lookup_test driver_test process_test
+SIM_TESTS := engine_test lock_test lookup_test driver_test work_test process_test
 
 SIM_EXTRA_plain :=
 SIM_EXTRA_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -42,9 +42,13 @@ $$(SIM_OUT)/$(1)/libcuda.so.1: $$(SIM_OBJECTS_$(1)) $$(SIM_DIR)/driver/driver.ma
 	  -Wl,--version-script=$$(SIM_DIR)/driver/driver.map $$(SIM_LDFLAGS) -o $$@ \
 	  $$(SIM_OBJECTS_$(1)) -lm
 
-$$(SIM_OUT)/$(1)/engine_test: $$(SIM_OUT)/$(1)/driver/test/engine_test.o \
-  $$(SIM_OUT)/$(1)/driver/test/test_machine.o $$(SIM_MACHINE_OBJECTS_$(1))
+# Tests of the machine alone.
+$$(SIM_OUT)/$(1)/engine_test $$(SIM_OUT)/$(1)/lock_test: $$(SIM_OUT)/$(1)/%: \
+  $$(SIM_OUT)/$(1)/driver/test/%.o $$(SIM_OUT)/$(1)/driver/test/test_machine.o \
+  $$(SIM_MACHINE_OBJECTS_$(1))
 	$$(CC) $$(SIM_EXTRA_$(1)) -pthread -o $$@ $$^
+
+$$(SIM_OUT)/$(1)/driver_test $$(SIM_OUT)/$(1)/work_test: $$(SIM_OUT)/$(1)/driver/test/test_driver.o
 
 $$(SIM_OUT)/$(1)/%: $$(SIM_OUT)/$(1)/driver/test/%.o $$(SIM_OUT)/$(1)/driver/test/test_machine.o \
   $$(SIM_MACHINE_OBJECTS_$(1)) $$(SIM_OUT)/$(1)/libcuda.so.1
@@ -68,8 +72,10 @@ define SIM_RUN
 .PHONY: $(1)
 $(1): $(SIM_TESTS:%=$(SIM_OUT)/$(2)/%)
 	$(SIM_OUT)/$(2)/engine_test
+	$(SIM_OUT)/$(2)/lock_test
 	$(SIM_OUT)/$(2)/lookup_test $(SIM_DIR)/testdata
-	TSAN_OPTIONS="suppressions=$(SIM_TEST_DIR)/tsan.supp" $(SIM_OUT)/$(2)/driver_test
+	$(SIM_OUT)/$(2)/driver_test
+	TSAN_OPTIONS="suppressions=$(SIM_TEST_DIR)/tsan.supp" $(SIM_OUT)/$(2)/work_test
 	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
 	  $(SIM_OUT)/$(2)/process_test
 endef

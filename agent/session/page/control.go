@@ -1,5 +1,7 @@
 package page
 
+// The control page: written by the agent, read by tenants.
+
 import (
 	"fmt"
 	"sync/atomic"

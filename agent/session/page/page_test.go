@@ -1,5 +1,7 @@
 package page
 
+// Tests of both pages: what their seals refuse, and what both sides may do at once.
+
 import (
 	"errors"
 	"fmt"
@@ -211,6 +213,37 @@ func TestMovesAreCounted(t *testing.T) {
 	}
 	if credit, err := u.Credit(3, 400); credit != 400 || u.Moves(3) != 2 || err != nil {
 		t.Errorf("credit %d, count %d, %v", credit, u.Moves(3), err)
+	}
+}
+
+func TestIntact(t *testing.T) {
+	u, fd := newUsage(t)
+	memory := tenantMapping(t, fd, unix.PROT_READ|unix.PROT_WRITE)
+	if ok, err := u.Give(1, 0, 0, 500); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	granted, moves := []uint64{0, 600}, []uint64{0, 1}
+	if err := u.Intact(7, granted, moves); err != nil {
+		t.Error(err)
+	}
+	p := (*abi.UsagePage)(unsafe.Pointer(&memory[0]))
+	atomic.StoreUint64(&p.Gpus[1].Bytes, 0) // all of it used
+	if err := u.Intact(7, granted, moves); err != nil {
+		t.Error(err)
+	}
+	for name, word := range map[string]*uint64{
+		"magic": (*uint64)(unsafe.Pointer(&p.Magic)), "session": &p.Session,
+		"credit without a grant": &p.Gpus[0].Bytes, "credit": &p.Gpus[1].Bytes,
+		"count": &p.Gpus[1].Reserved[0],
+	} {
+		was := atomic.SwapUint64(word, 1000)
+		if err := u.Intact(7, granted, moves); !errors.Is(err, ErrForged) {
+			t.Errorf("%s written over: %v", name, err)
+		}
+		atomic.StoreUint64(word, was)
+	}
+	if err := u.Intact(7, granted, moves); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,5 +1,7 @@
 package page
 
+// The usage page: shared with one tenant, believed in nothing.
+
 import (
 	"errors"
 	"fmt"
@@ -15,9 +17,9 @@ import (
 	"weir/cgo/abi"
 )
 
-// ErrForged is returned where a page claims more credit than the session was granted, or has another
-// count of moves than the agent left there.
-var ErrForged = errors.New("the usage page claims more credit than was granted")
+// ErrForged is returned where a page claims more credit than the session was granted, or where what
+// only the agent writes is not as the agent left it.
+var ErrForged = errors.New("the usage page claims more than was granted, or was written over")
 
 // ErrNotFound is returned where a process's usage page cannot be opened again.
 var ErrNotFound = errors.New("the process's usage page was not found")
@@ -68,6 +70,22 @@ func (u *Usage) Credit(gpu int, granted uint64) (uint64, error) {
 		return 0, ErrForged
 	}
 	return credit, nil
+}
+
+// Intact checks every word of the page that means anything, for the session with this id: granted and
+// moves are those of each GPU. It returns ErrForged if any is not as it must be.
+func (u *Usage) Intact(session uint64, granted, moves []uint64) error {
+	p := (*abi.UsagePage)(u.at(0))
+	if atomic.LoadUint32(&p.Magic) != abi.UsageMagic || atomic.LoadUint32(&p.Abi) != abi.Version ||
+		atomic.LoadUint64(&p.Session) != session {
+		return ErrForged
+	}
+	for gpu := range granted {
+		if _, err := u.Credit(gpu, granted[gpu]); err != nil || u.Moves(gpu) != moves[gpu] {
+			return ErrForged
+		}
+	}
+	return nil
 }
 
 // Moves returns the count of the agent's moves on a GPU.

@@ -1,5 +1,7 @@
 package proc
 
+// Pidfds: holding a process, and the process at the other end of a socket.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package proc
 
+// Tests on living processes: shells that fork, exec, end and are orphaned.
+
 import (
 	"bufio"
 	"errors"

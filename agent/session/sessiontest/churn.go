@@ -1,5 +1,7 @@
 package sessiontest
 
+// A load that may never be refused, and the book that proves it.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,7 @@
 package sessiontest
 
+// A tenant process: what it does when it is told.
+
 import (
 	"bufio"
 	"errors"

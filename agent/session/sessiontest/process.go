@@ -1,5 +1,7 @@
 package sessiontest
 
+// A tenant process as its test sees it.
+
 import (
 	"bufio"
 	"fmt"

@@ -1,5 +1,7 @@
 package sessiontest
 
+// A tenant that keeps to the protocol.
+
 import (
 	"errors"
 	"fmt"

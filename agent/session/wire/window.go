@@ -1,5 +1,7 @@
 package wire
 
+// The window of question numbers.
+
 // windowSize is how many of the latest numbers are remembered, a multiple of 64.
 const windowSize = 4096
 

@@ -1,5 +1,7 @@
 package wire
 
+// Tests of messages: each way to be wrong, and the window of question numbers.
+
 import (
 	"bytes"
 	"encoding/binary"

@@ -16,6 +16,10 @@ void sim_ptx_fault(struct sim_ptx_thread *t, int code, uint64_t address) {
     b->bad_line = b->module->code[t->pc - 1].line;
 }
 
+static bool in_slab(const struct sim_ptx_block *b, const void *at) {
+    return (uintptr_t)at - (uintptr_t)b->slab < b->slab_bytes;
+}
+
 int sim_ptx_grow_thread(struct sim_ptx_block *b, void *array_pointer, uint32_t *capacity,
                         uint64_t count, size_t size) {
     if (count <= *capacity)
@@ -26,10 +30,14 @@ int sim_ptx_grow_thread(struct sim_ptx_block *b, void *array_pointer, uint32_t *
         return SIM_PTX_OUT_OF_RESOURCES;
     uint8_t *array;
     memcpy(&array, array_pointer, sizeof(array));
-    array = realloc(array, wanted * size);
-    if (!array)
+    bool is_shared = in_slab(b, array);
+    uint8_t *grown = realloc(is_shared ? NULL : array, wanted * size);
+    if (!grown)
         return SIM_PTX_OUT_OF_MEMORY;
-    memset(array + *capacity * size, 0, bytes);
+    if (is_shared)
+        memcpy(grown, array, *capacity * size);
+    memset(grown + *capacity * size, 0, bytes);
+    array = grown;
     memcpy(array_pointer, &array, sizeof(array));
     *capacity = (uint32_t)wanted;
     b->bytes_left -= bytes;
@@ -38,50 +46,57 @@ int sim_ptx_grow_thread(struct sim_ptx_block *b, void *array_pointer, uint32_t *
 
 void sim_ptx_leave(struct sim_ptx_thread *t, const struct sim_ptx_frame *frame) {
     t->frame = *frame;
-    t->registers = t->stack + frame->registers_at;
-    t->bank[0] = t->registers;
+    t->slots = t->stack + frame->slots_at;
     t->local_end = frame->local_at + t->block->module->functions[frame->function].frame_bytes;
 }
 
-int sim_ptx_enter(struct sim_ptx_thread *t, const struct sim_ptx_function *f, uint64_t registers_at,
+int sim_ptx_enter(struct sim_ptx_thread *t, const struct sim_ptx_function *f, uint64_t slots_at,
                   uint64_t local_at) {
     struct sim_ptx_block *b = t->block;
     uint64_t local_end = local_at + f->frame_bytes;
     if (local_end > SIM_PTX_LOCAL_BYTES_MAX)
         return SIM_PTX_STACK_ERROR;
-    int code = sim_ptx_grow_thread(b, &t->stack, &t->stack_capacity, registers_at + f->registers,
+    int code = sim_ptx_grow_thread(b, &t->stack, &t->stack_capacity, slots_at + f->slots,
                                    sizeof(*t->stack));
     if (code == SIM_PTX_OK)
         code = sim_ptx_grow_thread(b, &t->local, &t->local_capacity, local_end + 1, 1);
     // The stack may have moved, also where the frame stays.
-    t->registers = t->stack + t->frame.registers_at;
-    t->bank[0] = t->registers;
+    t->slots = t->stack + t->frame.slots_at;
     if (code != SIM_PTX_OK)
         return code;
-    if (f->registers > 0)
-        memset(t->stack + registers_at, 0, f->registers * sizeof(*t->stack));
-    struct sim_ptx_frame frame = {f->index, 0, (uint32_t)registers_at, (uint32_t)local_at};
+    memcpy(t->stack + slots_at, b->module->slots + f->image, f->slots * sizeof(*t->stack));
+    struct sim_ptx_frame frame = {f->index, 0, (uint32_t)slots_at, (uint32_t)local_at};
     sim_ptx_leave(t, &frame);
     t->pc = f->code;
     return SIM_PTX_OK;
 }
 
-// Runs one thread until it waits, ends or has used its turn.
+// Runs one thread until it waits, ends or has used its turn. Only a handler may change its frame.
 static void run_turn(struct sim_ptx_thread *t, uint32_t turn) {
     const struct sim_ptx_insn *code = t->block->module->code;
-    uint32_t left = turn;
-    while (left > 0 && t->state == SIM_PTX_RUNNING) {
-        const struct sim_ptx_insn *i = &code[t->pc++];
+    char *slots = (char *)t->slots;
+    uint32_t pc = t->pc, left = turn;
+    while (left > 0) {
+        const struct sim_ptx_insn *i = &code[pc++];
         left--;
-        if ((sim_ptx_get(t, i->guard) & 1) == i->guard_skips)
+#define SLOT(operand) (*(uint64_t *)(slots + (operand)))
+        if ((SLOT(i->guard) & 1) == i->guard_skips)
             continue;
-        if (i->value)
-            sim_ptx_set(t, i->d,
-                        i->value(sim_ptx_get(t, i->src[0]), sim_ptx_get(t, i->src[1]),
-                                 sim_ptx_get(t, i->src[2]), sim_ptx_get(t, i->src[3])));
-        else
-            i->run(t, i);
+        if (!i->run) {
+            uint64_t a = SLOT(i->src[0]), b = SLOT(i->src[1]);
+            uint64_t c = SLOT(i->src[2]), d = SLOT(i->src[3]);
+            SLOT(i->d) = i->value(a, b, c, d);
+            continue;
+        }
+#undef SLOT
+        t->pc = pc;
+        i->run(t, i);
+        pc = t->pc;
+        if (t->state != SIM_PTX_RUNNING)
+            break;
+        slots = (char *)t->slots;
     }
+    t->pc = pc;
     t->block->instructions += turn - left;
 }
 
@@ -157,31 +172,45 @@ static int prepare(struct sim_ptx_block *b) {
     b->shared_bytes = b->kernel->info.static_shared_bytes;
     if (l->dynamic_shared_bytes > 0)
         b->shared_bytes = b->module->dynamic_shared_offset + l->dynamic_shared_bytes;
+    uint64_t stack_bytes = (b->kernel->slots * 8ull + 15) & ~15ull;
+    uint64_t local_bytes = (b->kernel->frame_bytes + 16ull) & ~15ull;
+    uint64_t slab_bytes = b->thread_count * (stack_bytes + local_bytes);
+    if (slab_bytes > b->bytes_left)
+        return SIM_PTX_OUT_OF_RESOURCES;
+    b->bytes_left -= slab_bytes;
+    b->slab = calloc(1, slab_bytes);
+    b->slab_bytes = b->slab ? slab_bytes : 0;
     b->threads = calloc(b->thread_count, sizeof(*b->threads));
     b->shared = calloc(1, b->shared_bytes + 16);
     b->params = malloc(b->kernel->info.params_bytes + 16);
-    if (!b->threads || !b->shared || !b->params)
+    if (!b->slab || !b->threads || !b->shared || !b->params)
         return SIM_PTX_OUT_OF_MEMORY;
     if (b->kernel->info.params_bytes > 0)
         memcpy(b->params, l->params, b->kernel->info.params_bytes);
     for (uint32_t k = 0; k < b->thread_count; k++) {
         struct sim_ptx_thread *t = &b->threads[k];
+        t->stack = (uint64_t *)(void *)(b->slab + k * stack_bytes);
+        t->stack_capacity = b->kernel->slots;
+        t->local = b->slab + b->thread_count * stack_bytes + k * local_bytes;
+        t->local_capacity = (uint32_t)local_bytes;
         t->block = b;
         t->index = k;
         t->tid[0] = k % l->block[0];
         t->tid[1] = k / l->block[0] % l->block[1];
         t->tid[2] = k / l->block[0] / l->block[1];
-        t->bank[1] = b->module->constants;
     }
     return SIM_PTX_OK;
 }
 
 static void release(struct sim_ptx_block *b) {
     for (uint32_t k = 0; b->threads && k < b->thread_count; k++) {
-        free(b->threads[k].stack);
-        free(b->threads[k].local);
+        if (!in_slab(b, b->threads[k].stack))
+            free(b->threads[k].stack);
+        if (!in_slab(b, b->threads[k].local))
+            free(b->threads[k].local);
         free(b->threads[k].frames);
     }
+    free(b->slab);
     free(b->threads);
     free(b->shared);
     free(b->params);

@@ -24,12 +24,11 @@ enum sim_ptx_state {
 };
 
 struct sim_ptx_frame {
-    uint32_t function, return_to, registers_at, local_at;
+    uint32_t function, return_to, slots_at, local_at;
 };
 
 struct sim_ptx_thread {
-    const uint64_t *bank[2];  // the frame's registers, the module's constants
-    uint64_t *registers;      // bank[0]
+    uint64_t *slots;  // the frame's
     uint32_t pc;
     enum sim_ptx_state state;
     struct sim_ptx_block *block;
@@ -38,7 +37,7 @@ struct sim_ptx_thread {
     uint32_t depth;  // of frames; `frame` is the running one
     struct sim_ptx_frame frame;
     struct sim_ptx_frame *frames;  // the callers'
-    uint64_t *stack;               // registers of all frames
+    uint64_t *stack;               // slots of all frames
     uint8_t *local;                // local memory of all frames
     uint32_t frames_capacity, stack_capacity, local_capacity;
     uint32_t local_end;
@@ -71,6 +70,8 @@ struct sim_ptx_block {
     uint64_t number;  // of the block in the grid
     uint32_t thread_count, live_count;
     struct sim_ptx_thread *threads;
+    uint8_t *slab;  // the stacks that threads start with; those that grow get memory of their own
+    uint64_t slab_bytes;
     uint8_t *shared;
     uint64_t shared_bytes;
     struct sim_ptx_barrier barriers[SIM_PTX_BARRIERS];
@@ -85,11 +86,11 @@ struct sim_ptx_block {
 };
 
 static inline uint64_t sim_ptx_get(const struct sim_ptx_thread *t, uint32_t operand) {
-    return t->bank[operand & 1][operand >> 1];
+    return *(const uint64_t *)((const char *)t->slots + operand);
 }
 
 static inline void sim_ptx_set(struct sim_ptx_thread *t, uint32_t reg, uint64_t value) {
-    t->registers[reg >> 1] = value;
+    *(uint64_t *)((char *)t->slots + reg) = value;
 }
 
 // Ends the launch with `code`. The first call counts.
@@ -100,9 +101,9 @@ void sim_ptx_fault(struct sim_ptx_thread *, int code, uint64_t address);
 int sim_ptx_grow_thread(struct sim_ptx_block *, void *array_pointer, uint32_t *capacity,
                         uint64_t count, size_t size);
 
-// Makes the frame of a function, with registers that are zero, at these places of the thread's
-// stacks. Returns SIM_PTX_OK or a code; the thread's frame is then as before.
-int sim_ptx_enter(struct sim_ptx_thread *, const struct sim_ptx_function *, uint64_t registers_at,
+// Makes the frame of a function at these places of the thread's stacks. Returns SIM_PTX_OK or a
+// code; the thread's frame is then as before.
+int sim_ptx_enter(struct sim_ptx_thread *, const struct sim_ptx_function *, uint64_t slots_at,
                   uint64_t local_at);
 // Goes back to a frame that sim_ptx_enter made before.
 void sim_ptx_leave(struct sim_ptx_thread *, const struct sim_ptx_frame *);

@@ -22,14 +22,13 @@ static uint64_t truncate_to(uint64_t value, uint32_t bytes) {
 
 // One end of a transfer between two frames: a value, or bytes of local memory.
 struct place {
-    uint64_t *registers;
+    uint64_t *slots;
     uint8_t *local;
     uint32_t ref;
     bool in_frame;
 };
 
-static void transfer(const struct sim_ptx_thread *t, struct place from, struct place to,
-                     uint32_t bytes) {
+static void transfer(struct place from, struct place to, uint32_t bytes) {
     if (from.in_frame && to.in_frame) {
         memmove(to.local + to.ref, from.local + from.ref, bytes);
         return;
@@ -38,11 +37,11 @@ static void transfer(const struct sim_ptx_thread *t, struct place from, struct p
     if (from.in_frame)
         memcpy(&value, from.local + from.ref, bytes);
     else
-        value = from.ref & 1 ? t->bank[1][from.ref >> 1] : from.registers[from.ref >> 1];
+        value = from.slots[from.ref / 8];
     if (to.in_frame)
         memcpy(to.local + to.ref, &value, bytes);
     else
-        to.registers[to.ref >> 1] = truncate_to(value, bytes);
+        to.slots[to.ref / 8] = truncate_to(value, bytes);
 }
 
 // Moves arguments into the callee's frame, or results into the caller's.
@@ -55,15 +54,15 @@ static void transfer_all(struct sim_ptx_thread *t, const struct sim_ptx_frame *c
     for (uint32_t k = first; k < first + count; k++) {
         const struct sim_ptx_actual *actual = &m->actuals[call->first + k];
         const struct sim_ptx_formal *formal = &m->formals[f->formals + k];
-        struct place outer = {t->stack + caller->registers_at, t->local + caller->local_at,
-                              actual->ref, actual->in_frame};
-        struct place inner = {t->stack + callee->registers_at, t->local + callee->local_at,
+        struct place outer = {t->stack + caller->slots_at, t->local + caller->local_at, actual->ref,
+                              actual->in_frame};
+        struct place inner = {t->stack + callee->slots_at, t->local + callee->local_at,
                               formal->is_register ? formal->reg : formal->place.offset,
                               !formal->is_register};
         if (returns)
-            transfer(t, inner, outer, formal->place.bytes);
+            transfer(inner, outer, formal->place.bytes);
         else
-            transfer(t, outer, inner, formal->place.bytes);
+            transfer(outer, inner, formal->place.bytes);
     }
 }
 
@@ -95,7 +94,7 @@ void sim_ptx_run_call(struct sim_ptx_thread *t, const struct sim_ptx_insn *i) {
         code = sim_ptx_grow_thread(t->block, &t->frames, &t->frames_capacity, t->depth + 1ull,
                                    sizeof(*t->frames));
     if (code == SIM_PTX_OK)
-        code = sim_ptx_enter(t, f, (uint64_t)caller.registers_at + from->registers,
+        code = sim_ptx_enter(t, f, (uint64_t)caller.slots_at + from->slots,
                              ((uint64_t)caller.local_at + from->frame_bytes + 15) & ~15ull);
     if (code != SIM_PTX_OK) {
         sim_ptx_fault(t, code, 0);
@@ -237,16 +236,14 @@ static void release_barrier(struct sim_ptx_block *b, uint32_t id) {
     *barrier = (struct sim_ptx_barrier){0};
 }
 
-static bool is_complete(const struct sim_ptx_block *b, const struct sim_ptx_barrier *barrier)
-{
+static bool is_complete(const struct sim_ptx_block *b, const struct sim_ptx_barrier *barrier) {
     if (barrier->expected)
         return barrier->lanes >= barrier->expected;
     return barrier->arrived >= b->live_count;
 }
 
 // How many lanes a thread stands for: the first of a warp also for those that the warp lacks.
-static uint32_t lanes_of(const struct sim_ptx_thread *t)
-{
+static uint32_t lanes_of(const struct sim_ptx_thread *t) {
     uint32_t warp_threads = t->block->thread_count - t->index;
     return t->index % SIM_PTX_WARP == 0 && warp_threads < SIM_PTX_WARP
                ? SIM_PTX_WARP - warp_threads + 1

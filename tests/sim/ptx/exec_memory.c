@@ -68,7 +68,7 @@ static uint8_t *translate_generic(struct sim_ptx_thread *t, uint64_t address, ui
 }
 
 // The host address of `bytes` at an address of `space`, or NULL after a fault.
-static void *translate(struct sim_ptx_thread *t, const struct sim_ptx_insn *i, uint32_t bytes,
+static inline __attribute__((always_inline)) void *translate(struct sim_ptx_thread *t, const struct sim_ptx_insn *i, uint32_t bytes,
                        bool is_write) {
     struct sim_ptx_block *b = t->block;
     uint64_t address = sim_ptx_get(t, i->src[0]) + (uint64_t)i->offset;
@@ -101,7 +101,7 @@ static void *translate(struct sim_ptx_thread *t, const struct sim_ptx_insn *i, u
     return at;
 }
 
-static uint64_t load_element(const void *at, const struct sim_ptx_insn *i) {
+static inline uint64_t load_element(const void *at, const struct sim_ptx_insn *i) {
     uint64_t value;
     switch (i->bytes) {
     case 1:

@@ -233,7 +233,7 @@ static void link_variables(struct sim_ptx_parser *p) {
     fill_variables(p);
     for (uint32_t k = 0; k < p->constant_fixup_count && !sim_ptx_failed(p); k++) {
         const struct sim_ptx_constant_fixup *fixup = &p->constant_fixups[k];
-        m->constants[fixup->constant] +=
+        m->slots[fixup->slot] +=
             fixup->is_shared ? p->shared[fixup->index].offset : m->variables[fixup->index].address;
     }
 }
@@ -246,9 +246,7 @@ void sim_ptx_link(struct sim_ptx_parser *p) {
     for (uint32_t k = 0; k < m->function_count; k++) {
         struct sim_ptx_function *f = &m->functions[k];
         f->module = m;
-        if (f->registers == 0)
-            f->registers = 1;  // so that a frame is never empty
-        f->info.registers = f->registers < 16 ? 16 : f->registers > 255 ? 255 : f->registers;
+        f->info.registers = f->slots < 16 ? 16 : f->slots > 255 ? 255 : f->slots;
         f->info.local_bytes = f->frame_bytes;
         f->info.ptx_version = m->ptx_version;
         f->info.target = m->target;

@@ -9,7 +9,7 @@ static void free_module(struct sim_ptx_module *m) {
     for (uint32_t k = 0; k < m->variable_count; k++)
         free((char *)m->variables[k].name);
     free(m->code);
-    free(m->constants);
+    free(m->slots);
     free(m->lists);
     free(m->formals);
     free(m->actuals);
@@ -66,8 +66,6 @@ static void parse(struct sim_ptx_parser *p, const char *text, size_t bytes) {
     }
     if (bytes > SIM_PTX_TEXT_BYTES_MAX)
         sim_ptx_fail(p, 1, "the text is too long", (struct sim_ptx_text){0}, "");
-    sim_ptx_own_constant(p, 0);  // SIM_PTX_OPERAND_ZERO
-    sim_ptx_own_constant(p, 1);  // SIM_PTX_OPERAND_ONE
     sim_ptx_advance(p);
     sim_ptx_parse_module(p);
     if (!sim_ptx_failed(p))

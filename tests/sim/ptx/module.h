@@ -1,9 +1,10 @@
 // The decoded form of a module: what the parser makes and the executor runs.
 //
-// A value in a register is kept in 64 bits, zero-extended from its type. An operand is one number:
-// index << 1 for a register of the running frame, index << 1 | 1 for a constant of the module, so
-// that fetching either costs the same. Instructions that only compute carry a pure function of up
-// to four values; the rest carry a handler that works on the thread.
+// A value in a register is kept in 64 bits, zero-extended from its type. A function's frame holds
+// its registers and its constants alike, one slot each; a call copies the frame's image, in which
+// the registers are zero. An operand is a slot's offset in bytes, so that fetching one is one load.
+// Instructions that only compute carry a pure function of up to four values; the rest carry a
+// handler that works on the thread.
 #ifndef WEIR_SIM_PTX_MODULE_H
 #define WEIR_SIM_PTX_MODULE_H
 
@@ -15,13 +16,13 @@
 #define SIM_PTX_INSNS_MAX (1u << 21)
 #define SIM_PTX_FUNCTIONS_MAX 4096u
 #define SIM_PTX_VARIABLES_MAX (1u << 16)
-#define SIM_PTX_REGISTERS_MAX (1u << 16)  // a function, counting those that it names
-#define SIM_PTX_PARAMS_MAX 1024u          // a function; a call
+#define SIM_PTX_SLOTS_MAX (1u << 17)  // a function: registers that it names, and constants
+#define SIM_PTX_PARAMS_MAX 1024u      // a function; a call
 #define SIM_PTX_INITIALISED_BYTES_MAX (64u << 20)
 
-// Constants that every module starts with.
-#define SIM_PTX_OPERAND_ZERO (0u << 1 | 1)
-#define SIM_PTX_OPERAND_ONE (1u << 1 | 1)
+// Constants that every frame starts with.
+#define SIM_PTX_OPERAND_ZERO 0u
+#define SIM_PTX_OPERAND_ONE 8u
 
 // Parameters of a kernel are addressed by their offset; those of other functions and of calls lie
 // in the thread's frame, and their addresses in .param space carry this bit.
@@ -48,25 +49,30 @@ enum sim_ptx_insn_space {
     SIM_PTX_AT_PARAM,  // a kernel's parameters, or a frame's with SIM_PTX_PARAM_IN_FRAME
 };
 
+// One cache line.
 struct sim_ptx_insn {
-    sim_ptx_value *value;  // d = value(src...), or NULL and then `run`
-    sim_ptx_run *run;
+    sim_ptx_run *run;  // NULL: d = value(src...)
+    union {
+        sim_ptx_value *value;
+        sim_ptx_atomic *atomic;
+    };
+    int64_t offset;  // of an address; how many targets a branch table has
     uint32_t d;
     uint32_t src[4];
-    uint32_t guard;  // skipped where bit 0 of this operand equals `guard_skips`
+    uint32_t guard;   // skipped where bit 0 of this operand equals `guard_skips`
+    uint32_t target;  // an instruction, a call, or the first entry in the module's lists
     uint32_t line;
-    uint32_t target;  // an instruction, a function, or the first entry in the module's lists
-    int64_t offset;   // of an address
-    sim_ptx_atomic *atomic;
     uint8_t guard_skips;
+    uint8_t count;    // sources of a value; elements of a load or store
     uint8_t space;    // enum sim_ptx_insn_space
     uint8_t bytes;    // of one element in memory
-    uint8_t count;    // elements, or entries in the module's lists
     uint8_t d_bytes;  // of the destination register
     uint8_t is_signed;
-    uint8_t mode;        // of a warp or barrier instruction, or a special register
-    uint8_t has_second;  // shfl: a predicate in `target`
+    uint8_t mode;        // of a warp or barrier instruction; a special register
+    uint8_t has_second;  // a warp instruction's second result goes to `target`
 };
+
+_Static_assert(sizeof(struct sim_ptx_insn) == 64, "one cache line");
 
 // A formal parameter or result of a function.
 struct sim_ptx_formal {
@@ -95,7 +101,7 @@ struct sim_ptx_function {
     bool is_entry, is_defined, uses_shared;
     uint32_t formals, returns_count;  // the returns, then the info.param_count parameters
     uint32_t code;                    // its first instruction
-    uint32_t registers;               // of a frame
+    uint32_t image, slots;            // of a frame, in the module's slots
     uint32_t frame_bytes;             // of local memory
 };
 
@@ -112,14 +118,14 @@ struct sim_ptx_module {
     uint32_t ptx_version, target;
 
     struct sim_ptx_insn *code;
-    uint64_t *constants;
+    uint64_t *slots;  // the images of all functions' frames
     uint32_t *lists;  // operands of vectors, targets of brx.idx
     struct sim_ptx_formal *formals;
     struct sim_ptx_actual *actuals;
     struct sim_ptx_call *calls;
     struct sim_ptx_function *functions;
     struct sim_ptx_variable *variables;
-    uint32_t code_count, constant_count, list_count, formal_count, actual_count, call_count;
+    uint32_t code_count, slot_count, list_count, formal_count, actual_count, call_count;
     uint32_t function_count, variable_count;
     uint64_t dynamic_shared_offset;  // where .extern .shared arrays begin, the same in all kernels
 

@@ -155,7 +155,7 @@ static bool open_function(struct sim_ptx_parser *p, struct sim_ptx_text name, bo
 static void reset_formals(struct sim_ptx_function *f, const struct sim_ptx_module *m) {
     f->formals = m->formal_count;
     f->info.param_count = f->info.params_bytes = f->returns_count = 0;
-    f->frame_bytes = f->registers = 0;
+    f->frame_bytes = 0;
     f->info.threads_max = SIM_PTX_BLOCK_THREADS_MAX;
 }
 
@@ -182,6 +182,7 @@ void sim_ptx_parse_function(struct sim_ptx_parser *p, bool is_entry, bool is_ext
         return;
     }
     reset_formals(&p->module->functions[p->function], p->module);
+    sim_ptx_begin_frame(p);
     p->frame_used = 0;
     sim_ptx_open_scope(p);
     if (has_returns) {

@@ -322,7 +322,8 @@ static uint32_t address_of(struct sim_ptx_parser *p, const struct sim_ptx_operan
         sim_ptx_append(p, &p->constant_fixups, &p->constant_fixup_count, sizeof(*fixup),
                        4 * SIM_PTX_INSNS_MAX, "addresses in this module");
     if (fixup)
-        *fixup = (struct sim_ptx_constant_fixup){constant >> 1, s->index, is_shared};
+        *fixup = (struct sim_ptx_constant_fixup){
+            p->module->functions[p->function].image + constant / 8, s->index, is_shared};
     struct sim_ptx_use *last =
         p->shared_use_count ? &p->shared_uses[p->shared_use_count - 1] : NULL;
     if (is_shared && !(last && last->user == p->function && last->used == s->index)) {

@@ -211,6 +211,7 @@ void sim_ptx_emit_value(struct sim_ptx_parser *p, sim_ptx_value *value, uint32_t
                         uint32_t b, uint32_t c, uint32_t e) {
     struct sim_ptx_insn *i = sim_ptx_emit(p);
     i->value = value;
+    i->count = e != SIM_PTX_OPERAND_ZERO ? 4 : c != SIM_PTX_OPERAND_ZERO ? 3 : 2;
     i->d = d;
     i->src[0] = a;
     i->src[1] = b;
@@ -218,31 +219,50 @@ void sim_ptx_emit_value(struct sim_ptx_parser *p, sim_ptx_value *value, uint32_t
     i->src[3] = e;
 }
 
-uint32_t sim_ptx_constant(struct sim_ptx_parser *p, uint64_t value) {
-    if (value < 2)
-        return value ? SIM_PTX_OPERAND_ONE : SIM_PTX_OPERAND_ZERO;
-    return sim_ptx_own_constant(p, value);
+// A new slot of the frame with its first value.
+static uint32_t new_slot(struct sim_ptx_parser *p, uint64_t value) {
+    struct sim_ptx_module *m = p->module;
+    if (sim_ptx_failed(p))
+        return SIM_PTX_OPERAND_ZERO;
+    struct sim_ptx_function *f = &m->functions[p->function];
+    if (f->slots == SIM_PTX_SLOTS_MAX) {
+        sim_ptx_fail(p, 0, "too many registers in this function", (struct sim_ptx_text){0}, "");
+        return SIM_PTX_OPERAND_ZERO;
+    }
+    uint64_t *slot = sim_ptx_append(p, &m->slots, &m->slot_count, sizeof(*slot),
+                                    4 * SIM_PTX_INSNS_MAX, "registers in this module");
+    if (!slot)
+        return SIM_PTX_OPERAND_ZERO;
+    *slot = value;
+    return f->slots++ * 8;
 }
 
 uint32_t sim_ptx_own_constant(struct sim_ptx_parser *p, uint64_t value) {
-    struct sim_ptx_module *m = p->module;
-    uint64_t *constant = sim_ptx_append(p, &m->constants, &m->constant_count, sizeof(*constant),
-                                        4 * SIM_PTX_INSNS_MAX, "constants in this module");
-    if (!constant)
-        return SIM_PTX_OPERAND_ZERO;
-    *constant = value;
-    return (m->constant_count - 1) << 1 | 1;
+    return new_slot(p, value);
 }
 
 uint32_t sim_ptx_new_register(struct sim_ptx_parser *p) {
-    if (sim_ptx_failed(p))
-        return 0;
+    return new_slot(p, 0);
+}
+
+uint32_t sim_ptx_constant(struct sim_ptx_parser *p, uint64_t value) {
+    if (value < 2)
+        return value ? SIM_PTX_OPERAND_ONE : SIM_PTX_OPERAND_ZERO;
+    const struct sim_ptx_module *m = p->module;
+    uint32_t *recent = &p->recent[value * 0x9e3779b97f4a7c15ull >> 56];
+    if (*recent == SIM_PTX_OPERAND_ZERO ||
+        m->slots[m->functions[p->function].image + *recent / 8] != value)
+        *recent = new_slot(p, value);
+    return *recent;
+}
+
+void sim_ptx_begin_frame(struct sim_ptx_parser *p) {
     struct sim_ptx_function *f = &p->module->functions[p->function];
-    if (f->registers == SIM_PTX_REGISTERS_MAX) {
-        sim_ptx_fail(p, 0, "too many registers in this function", (struct sim_ptx_text){0}, "");
-        return 0;
-    }
-    return f->registers++ << 1;
+    f->image = p->module->slot_count;
+    f->slots = 0;
+    new_slot(p, 0);  // SIM_PTX_OPERAND_ZERO
+    new_slot(p, 1);  // SIM_PTX_OPERAND_ONE
+    memset(p->recent, 0, sizeof(p->recent));
 }
 
 uint32_t sim_ptx_temporary(struct sim_ptx_parser *p) {

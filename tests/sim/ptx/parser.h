@@ -12,6 +12,7 @@
 #define SIM_PTX_OPERANDS_MAX 8
 #define SIM_PTX_TEMPORARIES_MAX 24
 #define SIM_PTX_VECTOR_MAX 4
+#define SIM_PTX_RECENT_CONSTANTS 256  // that are found again instead of made anew
 
 // The initial bytes of a variable, from its start; the rest is zero.
 struct sim_ptx_data {
@@ -31,7 +32,7 @@ struct sim_ptx_data_fixup {
 
 // A constant that holds the address of a variable.
 struct sim_ptx_constant_fixup {
-    uint32_t constant, index;
+    uint32_t slot, index;
     bool is_shared;  // index: of a shared variable, else of a module variable
 };
 
@@ -105,8 +106,9 @@ struct sim_ptx_parser {
     // The function that is being read.
     uint32_t function;
     uint32_t temporaries[SIM_PTX_TEMPORARIES_MAX], temporary_count, temporaries_used;
-    uint32_t carry;                        // the register of the carry flag, or UINT32_MAX
-    struct sim_ptx_label_use *label_uses;  // not yet resolved
+    uint32_t recent[SIM_PTX_RECENT_CONSTANTS];  // slots of constants, by a hash of their values
+    uint32_t carry;                             // the register of the carry flag, or UINT32_MAX
+    struct sim_ptx_label_use *label_uses;       // not yet resolved
     uint32_t label_use_count;
     uint32_t frame_used;
     struct {
@@ -159,6 +161,8 @@ void sim_ptx_emit_value(struct sim_ptx_parser *, sim_ptx_value *, uint32_t d, ui
 uint32_t sim_ptx_constant(struct sim_ptx_parser *, uint64_t value);
 uint32_t sim_ptx_own_constant(struct sim_ptx_parser *, uint64_t value);  // shared with no other use
 uint32_t sim_ptx_new_register(struct sim_ptx_parser *);
+// Begins the frame of the function: its first constants.
+void sim_ptx_begin_frame(struct sim_ptx_parser *);
 uint32_t sim_ptx_temporary(struct sim_ptx_parser *);
 const struct sim_ptx_pure *sim_ptx_pure_named(const struct sim_ptx_parser *, const char *name);
 

@@ -69,10 +69,14 @@ static bool read_all(const struct image *image, unsigned char *block, char **nam
         if (print && needed)
             printf("needed %s\n", needed);
     }
+    size_t references = weir_object_references(&object);
+    for (size_t i = 0; i < references; i++)
+        weir_object_string(&object, object.symbols.at[i].st_name);
     size_t slots = 0;
     weir_slots_choose(&object, keep, &slots);
     if (print)
-        printf("soname %s\nslots %zu\n", object.soname ? object.soname : "none", slots);
+        printf("soname %s\nslots %zu\nreferences %zu\n", object.soname ? object.soname : "none",
+               slots, references);
     return true;
 }
 

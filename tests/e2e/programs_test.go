@@ -1,0 +1,42 @@
+package e2e
+
+// Programs that compute, and check what they computed, under the library.
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weir/tests/e2e/node"
+)
+
+func TestComputingProgramsUnderTheLibrary(t *testing.T) {
+	n := node.Start(t, node.Options{})
+	programs, err := filepath.Glob(filepath.Join(node.Root(t), "build/sim/programs/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, program := range programs {
+		info, err := os.Stat(program)
+		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			continue
+		}
+		ran++
+		t.Run(filepath.Base(program), func(t *testing.T) {
+			var arguments []string
+			if filepath.Base(program) == "compute" {
+				arguments = []string{filepath.Join(node.Root(t), "tests/sim/kernels")}
+			}
+			run := n.Run(node.RunOptions{Name: filepath.Base(program), Memory: "128MiB"}, program, arguments...)
+			code, lines := run.Wait(2 * time.Minute)
+			if code != 0 || run.Stderr() != "" {
+				t.Errorf("exit %d\n%q\n%s", code, lines, run.Stderr())
+			}
+		})
+	}
+	if ran == 0 {
+		t.Skip("the computing programs are not built: `make programs-test` builds them")
+	}
+}
