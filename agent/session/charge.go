@@ -105,16 +105,8 @@ func (c *container) handOver(s *session, gpu int, bytes, spare uint64) error {
 
 // recaller takes unused credit away from sessions of the container, for its ledger of a GPU.
 func (c *container) recaller(gpu int) ledger.Recall {
-	byHolder := make(map[ledger.Holder]*session, len(c.sessions))
-	for _, s := range c.sessions {
-		byHolder[s.holder()] = s
-	}
 	return func(h ledger.Holder, limit uint64) uint64 {
-		s := byHolder[h]
-		if s == nil {
-			return 0
-		}
-		return c.recall(s, gpu, limit)
+		return c.recall(c.holders[h], gpu, limit)
 	}
 }
 

@@ -31,6 +31,7 @@ type container struct {
 	ledgers  []*ledger.Ledger // by GPU
 	page     *page.Control
 	sessions map[proc.ID]*session
+	holders  map[ledger.Holder]*session
 	pageless map[*session]bool      // recovered, their usage pages still to be found
 	greeting map[*net.UnixConn]bool // connections that have not said HELLO
 	waiting  []*waiter
@@ -60,6 +61,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		rootOver: root == nil,
 		page:     p,
 		sessions: make(map[proc.ID]*session),
+		holders:  make(map[ledger.Holder]*session),
 		pageless: make(map[*session]bool),
 		greeting: make(map[*net.UnixConn]bool),
 		loaded:   make(map[proc.ID]uint64),

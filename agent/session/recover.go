@@ -107,7 +107,7 @@ func (n *Node) recoverSession(r store.Record) error {
 		handle.Close()
 		return err
 	}
-	c.sessions[id] = s
+	c.sessions[id], c.holders[s.holder()] = s, s
 	if handle == nil {
 		c.beginExit(s, "its process ended while the agent was away")
 		return nil

@@ -199,7 +199,7 @@ func (c *container) enter(s *session, grants []store.Grant) *ending {
 		l.Declare(s.holder(), grants[gpu].Bytes)
 		c.show(gpu)
 	}
-	c.sessions[s.process] = s
+	c.sessions[s.process], c.holders[s.holder()] = s, s
 	return nil
 }
 
@@ -227,6 +227,7 @@ func (c *container) replace(former, s *session) {
 	former.dropUsage()
 	former.record.Close()
 	delete(c.pageless, former)
+	delete(c.holders, former.holder())
 	for _, l := range c.ledgers {
 		l.Release(former.holder())
 	}
@@ -344,6 +345,7 @@ func (c *container) finish(s *session) {
 		c.node.log.Warn("a credit record could not be removed", "error", err)
 	}
 	delete(c.sessions, s.process)
+	delete(c.holders, s.holder())
 }
 
 // tooMany refuses a connection because a bound is reached. Called under mu.

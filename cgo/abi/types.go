@@ -142,7 +142,8 @@ type ControlPage struct {
 
 type GPUUsage struct {
 	Bytes    uint64
-	Reserved [15]uint64
+	Moves    uint64
+	Reserved [14]uint64
 }
 
 type UsagePage struct {

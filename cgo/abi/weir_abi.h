@@ -185,7 +185,10 @@ struct weir_gpu_usage {
     // Bytes granted to this session and not in use. Taken by compare-and-swap from either side:
     // the library takes for an allocation and gives back at a free, the agent adds and recalls.
     uint64_t credit_bytes;
-    uint64_t reserved[15];
+    // Counts the agent's own changes of credit_bytes, in one step with them (a 16-byte exchange),
+    // so that a new agent knows which of them its predecessor made. The library leaves it alone.
+    uint64_t moves;
+    uint64_t reserved[14];
 };
 
 // Library <-> agent; one memfd a session, made and sealed (SHRINK|GROW|SEAL) by the agent.
@@ -248,6 +251,9 @@ WEIR_ASSERT_AT(weir_control_page, ended, 12);
 WEIR_ASSERT_AT(weir_control_page, generation, 16);
 WEIR_ASSERT_AT(weir_control_page, gpus, 128);
 WEIR_ASSERT_SIZE(weir_control_page, 128 + 128 * WEIR_GPUS_MAX);
+_Static_assert(offsetof(struct weir_usage_page, gpus[0].credit_bytes) % 16 == 0,
+               "credit and moves");
+WEIR_ASSERT_AT(weir_gpu_usage, moves, 8);
 WEIR_ASSERT_SIZE(weir_gpu_usage, 128);
 WEIR_ASSERT_AT(weir_usage_page, session, 8);
 WEIR_ASSERT_AT(weir_usage_page, gpus, 128);

@@ -178,7 +178,7 @@ func TestForgedCredit(t *testing.T) {
 	}
 	atomic.StoreUint64(&p.Gpus[0].Bytes, 100)
 	for _, forged := range []uint64{0, 2, ^uint64(0)} { // the count is 1 now
-		atomic.StoreUint64(&p.Gpus[0].Reserved[0], forged)
+		atomic.StoreUint64(&p.Gpus[0].Moves, forged)
 		if got, err := u.Take(0, 1, 100, 50, quietly); got != 0 || !errors.Is(err, ErrForged) {
 			t.Errorf("count of %d: took %d, %v", forged, got, err)
 		}
@@ -234,7 +234,7 @@ func TestIntact(t *testing.T) {
 	for name, word := range map[string]*uint64{
 		"magic": (*uint64)(unsafe.Pointer(&p.Magic)), "session": &p.Session,
 		"credit without a grant": &p.Gpus[0].Bytes, "credit": &p.Gpus[1].Bytes,
-		"count": &p.Gpus[1].Reserved[0],
+		"count": &p.Gpus[1].Moves,
 	} {
 		was := atomic.SwapUint64(word, 1000)
 		if err := u.Intact(7, granted, moves); !errors.Is(err, ErrForged) {

@@ -24,6 +24,8 @@ const (
 	headerBytes = 8
 	// hello.abi_newest ends here: what must be there to know how to read the rest of a HELLO.
 	helloVersionBytes = 16
+	// answerBytes is room for every message of the agent.
+	answerBytes = 128
 )
 
 // Decode reads one message of a tenant: an *abi.Hello, *abi.Request, *abi.Query or *abi.Note.
@@ -163,8 +165,7 @@ func Text(field []int8) string {
 
 // Encode writes a message of the agent, whose header it completes.
 func Encode(m any) []byte {
-	packet := make([]byte, 0, abi.MsgBytesMax)
-	packet, err := binary.Append(packet, binary.LittleEndian, m)
+	packet, err := binary.Append(make([]byte, 0, answerBytes), binary.LittleEndian, m)
 	if err != nil {
 		panic(fmt.Sprintf("wire: encoding %T: %v", m, err)) // not a message at all
 	}

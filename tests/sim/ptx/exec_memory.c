@@ -67,9 +67,10 @@ static uint8_t *translate_generic(struct sim_ptx_thread *t, uint64_t address, ui
     }
 }
 
-// The host address of `bytes` at an address of `space`, or NULL after a fault.
-static inline __attribute__((always_inline)) void *translate(struct sim_ptx_thread *t, const struct sim_ptx_insn *i, uint32_t bytes,
-                       bool is_write) {
+// The host address of an instruction's `bytes` in memory, or NULL after a fault. Inlined into the
+// few handlers that use it: worth a third of the time of a load.
+static inline __attribute__((always_inline)) void *
+translate(struct sim_ptx_thread *t, const struct sim_ptx_insn *i, uint32_t bytes, bool is_write) {
     struct sim_ptx_block *b = t->block;
     uint64_t address = sim_ptx_get(t, i->src[0]) + (uint64_t)i->offset;
     if (i->space == SIM_PTX_AT_FRAME)

@@ -20,7 +20,6 @@ const char test_kernels[] =
 CUcontext primary;
 CUfunction add, spin, store;
 
-
 void launch(CUfunction function, unsigned grid, unsigned block, CUstream stream, void **params) {
     OK(cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, params, NULL));
 }
