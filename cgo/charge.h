@@ -16,7 +16,7 @@ struct weir_charge {
     struct weir_state *state;  // NULL: calls pass through, nothing is charged
     uint32_t gpu;
     uint32_t kind;  // enum weir_kind
-    uint32_t owner;
+    uint64_t context;
     uint64_t bytes;  // owned for this allocation
 };
 
@@ -31,29 +31,22 @@ CUresult weir_charge_begin(struct weir_charge *charge, uint32_t kind, uint64_t b
 CUresult weir_charge_end(struct weir_charge *charge, CUresult result, CUdeviceptr pointer,
                          uint64_t bytes);
 
-// An allocation that is being freed.
+// What was allocated when a free began: the pointer may be someone else's by the time that it ends.
 struct weir_discharge {
-    struct weir_state *state;  // NULL: it is not known, so nothing is given back
-    struct weir_entry entry;
+    struct weir_state *state;  // NULL: nothing can be given back
+    uint64_t stamp;
 };
 
-// Takes an allocation out of the table before the driver is called to free it, since another thread
-// may be given its address as soon as that is done. It stays charged. CUDA_SUCCESS also where it is
-// not known; CUDA_ERROR_OUT_OF_MEMORY in a signal handler that interrupted this thread at its
-// books.
-CUresult weir_discharge_begin(struct weir_discharge *discharge, CUdeviceptr pointer);
+// Before the driver is called to free. CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY in a signal
+// handler that interrupted this thread at its books.
+CUresult weir_discharge_begin(struct weir_discharge *discharge);
 
-// Gives the charge back if the driver has freed the allocation, else puts it into the table again.
-void weir_discharge_end(const struct weir_discharge *discharge, CUresult result);
+// Gives the charge of an allocation back if the driver has freed it; one that is not known has
+// none.
+void weir_discharge_end(const struct weir_discharge *discharge, CUresult result,
+                        CUdeviceptr pointer);
 
-// Before the driver is called to end a context: retires its owners. A ticket for the two below; 0
-// where nothing can have been charged.
-uint32_t weir_context_retire(struct weir_state **state, uint64_t context);
-
-// The context goes on.
-void weir_context_restore(struct weir_state *state, uint32_t ticket);
-
-// The context has ended: gives back what it was still charged.
-void weir_context_ended(struct weir_state *state, uint32_t ticket);
+// Gives back what is still charged for a context that has ended, allocations up to `stamp`.
+void weir_discharge_context(struct weir_state *state, uint64_t context, uint64_t stamp);
 
 #endif

@@ -1,33 +1,32 @@
 // context.c: the ends of contexts. What a context holds is freed with it, and so is what it was
-// charged. owner.h says why its owners are retired before the driver is called.
+// charged.
+//
+// Which allocations are meant is settled before the driver is called, by the stamp of the latest
+// one: the driver may give the same handle to a new context while we still look for those of the
+// old.
 #include "charge.h"
 #include "hooks.h"
 
-static uint64_t handle_of(CUcontext context) {
-    return (uint64_t)(uintptr_t)context;
-}
-
-// After the driver was asked to end a context.
-static void settle(struct weir_state *state, uint32_t ticket, int ended) {
-    if (ended)
-        weir_context_ended(state, ticket);
-    else
-        weir_context_restore(state, ticket);
+// The stamp of the latest allocation, or 0 where nothing can have been charged.
+static uint64_t latest_stamp(struct weir_state **state) {
+    return weir_enforced(state) ? __atomic_load_n(&(*state)->stamp, __ATOMIC_ACQUIRE) : 0;
 }
 
 CUresult weir_cuCtxDestroy_v2(CUcontext context) {
     struct weir_state *state;
-    uint32_t ticket = weir_context_retire(&state, handle_of(context));
+    uint64_t stamp = latest_stamp(&state);
     CUresult result = WEIR_REAL(cuCtxDestroy_v2)(context);
-    settle(state, ticket, result == CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS && stamp)
+        weir_discharge_context(state, (uint64_t)(uintptr_t)context, stamp);
     return result;
 }
 
 CUresult weir_cuCtxDestroy(CUcontext context) {
     struct weir_state *state;
-    uint32_t ticket = weir_context_retire(&state, handle_of(context));
+    uint64_t stamp = latest_stamp(&state);
     CUresult result = WEIR_REAL(cuCtxDestroy)(context);
-    settle(state, ticket, result == CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS && stamp)
+        weir_discharge_context(state, (uint64_t)(uintptr_t)context, stamp);
     return result;
 }
 
@@ -61,16 +60,17 @@ CUresult weir_cuCtxAttach(CUcontext *context, unsigned flags) {
     struct weir_state *state;
     CUresult result = WEIR_REAL(cuCtxAttach)(context, flags);
     if (result == CUDA_SUCCESS && context && weir_enforced(&state))
-        count_attached(state, handle_of(*context), 1);
+        count_attached(state, (uint64_t)(uintptr_t)*context, 1);
     return result;
 }
 
 CUresult weir_cuCtxDetach(CUcontext context) {
     struct weir_state *state;
-    uint32_t ticket = weir_context_retire(&state, handle_of(context));
+    uint64_t stamp = latest_stamp(&state);
     CUresult result = WEIR_REAL(cuCtxDetach)(context);
-    settle(state, ticket,
-           result == CUDA_SUCCESS && ticket && !count_attached(state, handle_of(context), -1));
+    if (result == CUDA_SUCCESS && weir_enforced(&state) &&
+        !count_attached(state, (uint64_t)(uintptr_t)context, -1))
+        weir_discharge_context(state, (uint64_t)(uintptr_t)context, stamp);
     return result;
 }
 
@@ -80,56 +80,63 @@ CUresult weir_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     if (result != CUDA_SUCCESS || !context || (unsigned)device >= WEIR_ORDINALS_MAX ||
         weir_passing() || weir_enter(&state) != WEIR_MODE_ENFORCED)
         return result;
-    __atomic_store_n(&state->gpus[device].primary, handle_of(*context), __ATOMIC_RELAXED);
+    __atomic_store_n(&state->gpus[device].primary, (uint64_t)(uintptr_t)*context, __ATOMIC_RELAXED);
     return result;
 }
 
-// Retires the owners of a device's primary context; 0 where none is known.
-static uint32_t retire_primary(struct weir_state **state, CUdevice device) {
-    if ((unsigned)device >= WEIR_ORDINALS_MAX || !weir_enforced(state))
-        return 0;
-    uint64_t context = __atomic_load_n(&(*state)->gpus[device].primary, __ATOMIC_RELAXED);
-    return context ? weir_context_retire(state, context) : 0;
+// Takes the charges of a device's primary context back, if that has ended.
+static void end_primary(struct weir_state *state, CUdevice device, uint64_t stamp) {
+    uint64_t context = __atomic_load_n(&state->gpus[device].primary, __ATOMIC_RELAXED);
+    if (context)
+        weir_discharge_context(state, context, stamp);
 }
 
-// The last release ends the primary context. Where another thread retains it anew between the
-// release and our look, its charges stay until their addresses are used again.
-static int primary_ended(CUdevice device) {
+// The last release ends the primary context, a reset does in any case. Where another thread retains
+// it anew between the release and our look, its charges stay until their addresses are used again.
+static void after_release(struct weir_state *state, CUdevice device, uint64_t stamp,
+                          CUresult result) {
     unsigned flags;
-    int active;
-    return WEIR_REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS &&
-           !active;
+    int active = 1;
+    if (result != CUDA_SUCCESS || !stamp || (unsigned)device >= WEIR_ORDINALS_MAX)
+        return;
+    if (WEIR_REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && !active)
+        end_primary(state, device, stamp);
+}
+
+static void after_reset(struct weir_state *state, CUdevice device, uint64_t stamp,
+                        CUresult result) {
+    if (result == CUDA_SUCCESS && stamp && (unsigned)device < WEIR_ORDINALS_MAX)
+        end_primary(state, device, stamp);
 }
 
 CUresult weir_cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     struct weir_state *state;
-    uint32_t ticket = retire_primary(&state, device);
+    uint64_t stamp = latest_stamp(&state);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxRelease_v2)(device);
-    settle(state, ticket, ticket && result == CUDA_SUCCESS && primary_ended(device));
+    after_release(state, device, stamp, result);
     return result;
 }
 
 CUresult weir_cuDevicePrimaryCtxRelease(CUdevice device) {
     struct weir_state *state;
-    uint32_t ticket = retire_primary(&state, device);
+    uint64_t stamp = latest_stamp(&state);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxRelease)(device);
-    settle(state, ticket, ticket && result == CUDA_SUCCESS && primary_ended(device));
+    after_release(state, device, stamp, result);
     return result;
 }
 
-// A reset ends it in any case.
 CUresult weir_cuDevicePrimaryCtxReset_v2(CUdevice device) {
     struct weir_state *state;
-    uint32_t ticket = retire_primary(&state, device);
+    uint64_t stamp = latest_stamp(&state);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxReset_v2)(device);
-    settle(state, ticket, result == CUDA_SUCCESS);
+    after_reset(state, device, stamp, result);
     return result;
 }
 
 CUresult weir_cuDevicePrimaryCtxReset(CUdevice device) {
     struct weir_state *state;
-    uint32_t ticket = retire_primary(&state, device);
+    uint64_t stamp = latest_stamp(&state);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxReset)(device);
-    settle(state, ticket, result == CUDA_SUCCESS);
+    after_reset(state, device, stamp, result);
     return result;
 }

@@ -32,6 +32,11 @@ static inline int weir_lock(struct weir_lock *lock) {
     return weir_lock_slow(lock, self);
 }
 
+// Whether this thread holds it: then a signal handler is asking.
+static inline int weir_lock_is_mine(const struct weir_lock *lock) {
+    return __atomic_load_n(&lock->owner, __ATOMIC_RELAXED) == weir_sys_self();
+}
+
 static inline void weir_unlock(struct weir_lock *lock) {
     __atomic_store_n(&lock->owner, 0, __ATOMIC_RELEASE);
     if (__builtin_expect(__atomic_load_n(&lock->sleepers, __ATOMIC_RELAXED) != 0, 0))

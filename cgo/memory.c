@@ -95,21 +95,21 @@ CUresult weir_cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned *pitch, unsigned
 
 CUresult weir_cuMemFree_v2(CUdeviceptr pointer) {
     struct weir_discharge discharge;
-    CUresult result = weir_discharge_begin(&discharge, pointer);
+    CUresult result = weir_discharge_begin(&discharge);
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemFree_v2)(pointer);
-    weir_discharge_end(&discharge, result);
+    weir_discharge_end(&discharge, result, pointer);
     return result;
 }
 
 CUresult weir_cuMemFree(CUdeviceptr_v1 pointer) {
     struct weir_discharge discharge;
-    CUresult result = weir_discharge_begin(&discharge, pointer);
+    CUresult result = weir_discharge_begin(&discharge);
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemFree)(pointer);
-    weir_discharge_end(&discharge, result);
+    weir_discharge_end(&discharge, result, pointer);
     return result;
 }
 
@@ -117,11 +117,11 @@ CUresult weir_cuMemFree(CUdeviceptr_v1 pointer) {
 // of the stream's work too early.
 static CUresult free_async(cuMemFreeAsync_fn *real, CUdeviceptr pointer, CUstream stream) {
     struct weir_discharge discharge;
-    CUresult result = weir_discharge_begin(&discharge, pointer);
+    CUresult result = weir_discharge_begin(&discharge);
     if (result != CUDA_SUCCESS)
         return result;
     result = real(pointer, stream);
-    weir_discharge_end(&discharge, result);
+    weir_discharge_end(&discharge, result, pointer);
     return result;
 }
 

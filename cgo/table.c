@@ -1,6 +1,8 @@
 // table.c: see table.h. Invariants: every directory place names a bucket; a bucket of depth d is
-// named by 2^(depth - d) neighbouring places, those whose top d bits are its own; all lines between
-// the home of an entry and the line where it lies are full.
+// named by 2^(depth - d) neighbouring places, those whose top d bits are its own; a line counts the
+// entries that passed it on the way from their home to where they lie, so a search ends where that
+// count is 0. The count is in its first entry; one that has reached its maximum stays there until a
+// split.
 #include "table.h"
 
 #include <errno.h>
@@ -10,7 +12,8 @@
 #define LINES (WEIR_BUCKET_BYTES / (LINE_ENTRIES * sizeof(struct weir_entry)))
 #define LINE_MASK (LINES - 1)
 // A bucket splits when an entry would lie further from its home than this, in lines.
-#define DISTANCE_MAX 4u
+#define DISTANCE_MAX 16u
+#define PASSED_MAX 127u
 #define DEPTH_MASK ((uintptr_t)WEIR_BUCKET_BYTES - 1)
 
 struct line {
@@ -39,6 +42,11 @@ static uint64_t directory_index(const struct weir_table *table, uint64_t hash) {
 
 static struct line *lines_of(uintptr_t word) {
     return (struct line *)(word & ~DEPTH_MASK);
+}
+
+// Where a pointer lies while it is recent. Neighbours do not share this place.
+static uint32_t recent_place(uint64_t pointer, uint64_t hash) {
+    return (uint32_t)(hash + (pointer >> 9)) & (WEIR_RECENT_ENTRIES - 1);
 }
 
 // A bucket not in use holds the address of the next one.
@@ -83,64 +91,60 @@ static struct line *new_bucket(struct weir_table *table) {
     return bucket;
 }
 
-// The entry of a pointer in a line; else an empty one; else NULL.
+// The entry of a pointer in a line, or NULL; 0 finds an empty one.
 static struct weir_entry *find_in_line(struct line *line, uint64_t pointer) {
-    struct weir_entry *empty = NULL;
-    for (uint32_t i = 0; i < LINE_ENTRIES; i++) {
+    for (uint32_t i = 0; i < LINE_ENTRIES; i++)
         if (line->entries[i].pointer == pointer)
             return &line->entries[i];
-        if (!line->entries[i].pointer)
-            empty = &line->entries[i];
-    }
-    return empty;
+    return NULL;
 }
 
-// The entry of a pointer in a bucket, or the empty one where it would go; NULL where neither is
-// within `distance` lines. *at is the line.
+// The entry of a pointer in a bucket, or NULL. *distance: how far from its home, in lines.
 static struct weir_entry *find(struct line *lines, uint64_t hash, uint64_t pointer,
-                               uint32_t distance, uint32_t *at) {
-    for (uint32_t i = 0; i < distance; i++) {
-        *at = (uint32_t)(hash + i) & LINE_MASK;
-        struct weir_entry *entry = find_in_line(&lines[*at], pointer);
-        if (entry)
+                               uint32_t *distance) {
+    for (*distance = 0; *distance < LINES; ++*distance) {
+        struct line *line = &lines[(hash + *distance) & LINE_MASK];
+        struct weir_entry *entry = find_in_line(line, pointer);
+        if (entry || !line->entries[0].passed)
             return entry;
     }
     return NULL;
 }
 
-// An entry of a later line that may move into line `to`: one whose home is not after that.
-// `distance` is how far the later line lies behind. Also tells whether that line is full.
-static struct weir_entry *mover(struct line *lines, uint32_t to, uint32_t distance, int *full) {
-    struct line *line = &lines[(to + distance) & LINE_MASK];
-    struct weir_entry *found = NULL;
-    *full = 1;
-    for (uint32_t i = 0; i < LINE_ENTRIES; i++) {
-        struct weir_entry *entry = &line->entries[i];
-        uint32_t home = (uint32_t)hash_of(entry->pointer) & LINE_MASK;
-        if (!entry->pointer)
-            *full = 0;
-        else if (((to + distance - home) & LINE_MASK) >= distance)
-            found = entry;
-    }
-    return found;
+// Writes an entry into its place but for the line's count, which may lie there.
+static void overwrite(struct weir_entry *place, const struct weir_entry *entry) {
+    place->pointer = entry->pointer;
+    place->bytes = entry->bytes;
+    place->owner = entry->owner;
 }
 
-// Removes an entry. Where its line was full, an entry from behind may have to move up into the
-// place, and so on from the place that this leaves.
-static void remove_entry(struct line *lines, struct weir_entry *hole, uint32_t at) {
-    int full = 1;
-    for (uint32_t i = 0; i < LINE_ENTRIES; i++)
-        full &= lines[at].entries[i].pointer != 0;
-    for (uint32_t distance = 1; full && distance < LINES; distance++) {
-        struct weir_entry *from = mover(lines, at, distance, &full);
-        if (!from)
-            continue;
-        *hole = *from;
-        hole = from;
-        at = (at + distance) & LINE_MASK;
-        distance = 0;
+// Adds an entry that the bucket has not. 0, or ENOSPC where it would lie too far from its home.
+static int add(struct line *lines, uint64_t hash, const struct weir_entry *entry,
+               uint32_t distance_max) {
+    struct weir_entry *place = NULL;
+    uint32_t distance = 0;
+    for (; distance < distance_max; distance++)
+        if ((place = find_in_line(&lines[(hash + distance) & LINE_MASK], 0)))
+            break;
+    if (!place)
+        return ENOSPC;
+    overwrite(place, entry);
+    while (distance-- > 0) {
+        struct weir_entry *first = lines[(hash + distance) & LINE_MASK].entries;
+        if (first->passed < PASSED_MAX)
+            first->passed++;
     }
-    hole->pointer = 0;
+    return 0;
+}
+
+static void remove_entry(struct line *lines, uint64_t hash, struct weir_entry *entry,
+                         uint32_t distance) {
+    entry->pointer = 0;
+    while (distance-- > 0) {
+        struct weir_entry *first = lines[(hash + distance) & LINE_MASK].entries;
+        if (first->passed < PASSED_MAX)
+            first->passed--;
+    }
 }
 
 // Doubles the directory in place, from its end, so that nothing is overwritten before it is read.
@@ -164,11 +168,9 @@ static int split(struct weir_table *table, uint64_t hash) {
     struct line *halves[2] = {new_bucket(table), new_bucket(table)};
     for (uint32_t i = 0; i < LINES * LINE_ENTRIES; i++) {
         const struct weir_entry *entry = &old[i / LINE_ENTRIES].entries[i % LINE_ENTRIES];
-        uint32_t at;
-        if (!entry->pointer)
-            continue;
         uint64_t one = hash_of(entry->pointer);
-        *find(halves[(one >> (64 - depth)) & 1], one, entry->pointer, LINES, &at) = *entry;
+        if (entry->pointer)
+            add(halves[(one >> (64 - depth)) & 1], one, entry, LINES);
     }
     uint64_t places = (uint64_t)1 << (table->depth - depth);
     uint64_t first = directory_index(table, hash) & ~(2 * places - 1);
@@ -178,68 +180,124 @@ static int split(struct weir_table *table, uint64_t hash) {
     return 0;
 }
 
-int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
-                   struct weir_entry *old) {
+// Puts an entry into its bucket; an older one of the same pointer goes to `old`. 0, ENOMEM or
+// ENOSPC.
+static int put_in_bucket(struct weir_table *table, const struct weir_entry *entry,
+                         struct weir_entry *old) {
     uint64_t hash = hash_of(entry->pointer);
-    old->pointer = 0;
     if (!table->directory)
         return ENOMEM;
     if (!table->directory[0])  // just fed for the first time
         table->directory[0] = (uintptr_t)new_bucket(table);
     for (;;) {
         uintptr_t word = table->directory[directory_index(table, hash)];
-        int deepest = (word & DEPTH_MASK) == WEIR_TABLE_DEPTH_MAX;
-        uint32_t at;
-        struct weir_entry *place =
-            find(lines_of(word), hash, entry->pointer, deepest ? LINES : DISTANCE_MAX, &at);
-        if (place) {
-            *old = *place;
-            *place = *entry;
-            table->entries += old->pointer == 0;
+        struct line *lines = lines_of(word);
+        uint32_t distance;
+        struct weir_entry *same = find(lines, hash, entry->pointer, &distance);
+        if (same) {
+            *old = *same;
+            overwrite(same, entry);
             return 0;
         }
-        if (deepest)
-            return ENOSPC;
-        int rc = split(table, hash);
+        int deepest = (word & DEPTH_MASK) == WEIR_TABLE_DEPTH_MAX;
+        if (add(lines, hash, entry, deepest ? LINES : DISTANCE_MAX) == 0)
+            return 0;
+        int rc = deepest ? ENOSPC : split(table, hash);
         if (rc)
             return rc;
     }
 }
 
-int weir_table_take(struct weir_table *table, uint64_t pointer, struct weir_entry *out) {
+int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
+                   struct weir_entry *old) {
+    uint32_t place = recent_place(entry->pointer, hash_of(entry->pointer));
+    struct weir_entry *recent = &table->recent[place];
+    old->pointer = 0;
+    if (recent->pointer == entry->pointer) {
+        *old = *recent;
+    } else if (recent->pointer) {
+        int rc = put_in_bucket(table, recent, old);
+        if (rc)
+            return rc;
+    }
+    *recent = *entry;
+    uint64_t stamp = table->stamp + 1;
+    __atomic_store_n(&table->stamp, stamp, __ATOMIC_RELEASE);
+    table->recent_stamp[place] = stamp;
+    if (old->pointer)
+        table->replaced[table->replacements++ % WEIR_REPLACED_MAX] =
+            (struct weir_replaced){old->pointer, stamp};
+    else
+        table->entries++;
+    return 0;
+}
+
+// Whether an entry of `pointer` may have been replaced after `stamp`: it was, or too many others
+// were.
+static int replaced_since(const struct weir_table *table, uint64_t pointer, uint64_t stamp) {
+    for (uint64_t i = 0; i < WEIR_REPLACED_MAX && i < table->replacements; i++) {
+        const struct weir_replaced *one =
+            &table->replaced[(table->replacements - 1 - i) % WEIR_REPLACED_MAX];
+        if (one->stamp <= stamp)
+            return 0;
+        if (one->pointer == pointer)
+            return 1;
+    }
+    return table->replacements >= WEIR_REPLACED_MAX;
+}
+
+int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
+                    struct weir_entry *out) {
     uint64_t hash = hash_of(pointer);
-    uint32_t at;
-    if (!pointer || !table->directory || !table->directory[0])
+    uint32_t distance, place = recent_place(pointer, hash);
+    struct weir_entry *entry = &table->recent[place];
+    if (!pointer)
+        return ENOENT;
+    if (entry->pointer == pointer && table->recent_stamp[place] <= stamp) {
+        *out = *entry;
+        entry->pointer = 0;
+        table->entries--;
+        return 0;
+    }
+    if (!table->directory || !table->directory[0])
         return ENOENT;
     struct line *lines = lines_of(table->directory[directory_index(table, hash)]);
-    struct weir_entry *entry = find(lines, hash, pointer, LINES, &at);
-    if (!entry || !entry->pointer)
+    entry = find(lines, hash, pointer, &distance);
+    if (!entry || replaced_since(table, pointer, stamp))
         return ENOENT;
     *out = *entry;
-    remove_entry(lines, entry, at);
+    remove_entry(lines, hash, entry, distance);
     table->entries--;
     return 0;
 }
 
+// Whether an entry is to be swept; if so, it is counted as freed.
+static int sweeps(struct weir_table *table, const struct weir_entry *entry,
+                  struct weir_owners *owners, uint32_t ticket, uint64_t *freed_bytes) {
+    const struct weir_owner *owner = &owners->owner[entry->owner];
+    if (!entry->pointer || owner->ticket != ticket)
+        return 0;
+    freed_bytes[owner->gpu] += entry->bytes;
+    weir_owner_release(owners, entry->owner);
+    table->entries--;
+    return 1;
+}
+
 int weir_table_sweep(struct weir_table *table, uint64_t *cursor, struct weir_owners *owners,
                      uint32_t ticket, uint64_t *freed_bytes) {
+    // Recent entries first: what moves from there into buckets later has other owners.
+    for (uint32_t i = 0; i < WEIR_RECENT_ENTRIES && *cursor == 0; i++)
+        if (sweeps(table, &table->recent[i], owners, ticket, freed_bytes))
+            table->recent[i].pointer = 0;
     if (!table->directory || !table->directory[0])
         return 0;
     uintptr_t word = table->directory[directory_index(table, *cursor)];
     struct line *lines = lines_of(word);
-    for (int again = 1; again;) {  // what is removed lets others move, also to places behind us
-        again = 0;
-        for (uint32_t i = 0; i < LINES * LINE_ENTRIES; i++) {
-            struct weir_entry *entry = &lines[i / LINE_ENTRIES].entries[i % LINE_ENTRIES];
-            const struct weir_owner *owner = &owners->owner[entry->owner];
-            if (!entry->pointer || owner->ticket != ticket)
-                continue;
-            freed_bytes[owner->gpu] += entry->bytes;
-            weir_owner_release(owners, entry->owner);
-            remove_entry(lines, entry, i / LINE_ENTRIES);
-            table->entries--;
-            again = 1;
-        }
+    for (uint32_t i = 0; i < LINES * LINE_ENTRIES; i++) {
+        struct weir_entry *entry = &lines[i / LINE_ENTRIES].entries[i % LINE_ENTRIES];
+        uint64_t hash = hash_of(entry->pointer);
+        if (sweeps(table, entry, owners, ticket, freed_bytes))
+            remove_entry(lines, hash, entry, (uint32_t)(i / LINE_ENTRIES - hash) & LINE_MASK);
     }
     uint64_t depth = word & DEPTH_MASK;
     if (!depth)

@@ -5,11 +5,22 @@
 // touches more than a bucket (and, when the directory doubles, a few kilobytes of it): the cost of
 // one allocation does not depend on how many are live. What it does depend on is the processor's
 // cache. So an entry is small, it lies in the cache line that its hash names or, where that is
-// full, the next one with room, and neighbours in memory share a line.
+// full, in the next one with room, neighbours in memory share a line, and nothing ever moves but in
+// a split. A few recent entries lie in front of the buckets: memory that is freed soon after it was
+// allocated, as most is, never gets into them, nor they into the cache.
 //
 // The table is not locked: its owner does that. It calls no one and takes no memory: what it needs
 // is fed to it beforehand, so that no system call happens under the lock. All zeros is an empty
 // table.
+//
+// A free. An entry is taken out after the driver has freed the memory; by then another thread may
+// have been given the same address and have put an entry of its own. Which is which is told by
+// stamps: each put raises the table's, and a free notes it before it calls the driver. An entry
+// that it may take is no younger. Recent entries have their stamp; those in buckets have none, but
+// whatever takes the place of an older entry of the same pointer is noted for a while, and an entry
+// in a bucket of a pointer that was replaced since is the new one. (One case is left: memory that
+// was never in the table, freed while its address is allocated anew and 64 and more other
+// allocations are made. Then the new entry is lost.)
 #ifndef WEIR_TABLE_H
 #define WEIR_TABLE_H
 
@@ -20,6 +31,8 @@
 
 #define WEIR_TABLE_DEPTH_MAX 16u
 #define WEIR_BUCKET_BYTES 4096u
+#define WEIR_RECENT_ENTRIES 64u
+#define WEIR_REPLACED_MAX 16u
 // The directory takes the half of the first feed; only the part in use is touched.
 #define WEIR_DIRECTORY_BYTES ((size_t)8 << WEIR_TABLE_DEPTH_MAX)
 #define WEIR_TABLE_FEED_BYTES (2 * WEIR_DIRECTORY_BYTES)
@@ -27,29 +40,50 @@
 struct weir_entry {
     uint64_t pointer;     // device address; 0: no entry
     uint64_t bytes : 48;  // charged
-    uint64_t owner : 16;  // number of its owner
+    uint64_t owner : 9;   // number of its owner
+    uint64_t passed : 7;  // the table's own
+};
+_Static_assert(WEIR_OWNERS_MAX <= 1 << 9, "owners have more numbers than an entry can hold");
+
+// That an entry took the place of an older one.
+struct weir_replaced {
+    uint64_t pointer;
+    uint64_t stamp;
 };
 
 struct weir_table {
+    uint64_t stamp;        // of the latest put; also read without the lock
     uintptr_t *directory;  // address of a bucket, plus its depth
     char *fresh;           // memory that was fed and never used: zeros, `fresh_bytes` of it
     uintptr_t spare;       // list of buckets that were in use
     size_t fresh_bytes;
     uint64_t depth;
     uint64_t entries;
+    uint64_t replacements;  // how many there were; the latest are in `replaced`
+    struct weir_replaced replaced[WEIR_REPLACED_MAX];
+    struct weir_entry recent[WEIR_RECENT_ENTRIES];
+    uint64_t recent_stamp[WEIR_RECENT_ENTRIES];
 };
+
+// The stamp of the latest put. Needs no lock: who frees has seen the put of what it frees.
+static inline uint64_t weir_table_stamp(const struct weir_table *table) {
+    return __atomic_load_n(&table->stamp, __ATOMIC_ACQUIRE);
+}
 
 // Gives the table memory: WEIR_TABLE_FEED_BYTES of zeros at a page boundary. Returns 0, or EBUSY
 // where it has some left and does not take it.
 int weir_table_feed(struct weir_table *table, void *memory);
 
-// Adds an entry. One with the same pointer is replaced and copied to `old`, else old->pointer is 0.
-// 0; ENOMEM where the table must be fed first; ENOSPC where it has as many as it can.
+// Adds an entry. 0; ENOMEM where the table must be fed first; ENOSPC where it has as many as it
+// can. An older entry of a pointer that was put again gives way sooner or later (not always at
+// once: it may lie in a bucket that is not looked at now): then it is copied to `old`, else
+// old->pointer is 0.
 int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
                    struct weir_entry *old);
 
-// Removes the entry of `pointer` into `out`. 0, or ENOENT.
-int weir_table_take(struct weir_table *table, uint64_t pointer, struct weir_entry *out);
+// Removes the entry of `pointer` that is no younger than `stamp` into `out`. 0, or ENOENT.
+int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
+                    struct weir_entry *out);
 
 // Removes, from one bucket, the entries whose owners were retired with `ticket`: adds what they
 // were charged to freed_bytes[gpu] and releases their owners. *cursor starts at 0; returns 1 while

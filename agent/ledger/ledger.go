@@ -1,5 +1,5 @@
-// Package ledger keeps the memory charges of one container on one GPU: what each holder was granted,
-// and whether one more request fits under the cap. It is pure: no clock, no I/O, no lock.
+// Package ledger keeps the memory charges of one container on one GPU: what each holder was
+// granted, and whether one more request fits under the cap. It is pure: no clock, no I/O, no lock.
 //
 // A holder (a session) has a grant G. The part of G that it does not use, its unused credit, lies
 // outside the ledger, in a page that the holder shares; the ledger gets at it through a Recall
@@ -58,7 +58,8 @@ type Outcome struct {
 	Granted bool
 	// Spare is the credit granted beyond what was asked for, in bytes.
 	Spare uint64
-	// Missing is what the charges exceed the cap by, were the request granted, in bytes; 0 if it was.
+	// Missing is what the charges exceed the cap by, were the request granted, in bytes; 0 if it
+	// was.
 	Missing uint64
 }
 

@@ -67,7 +67,8 @@ func (w *world) allocate(t *rapid.T) {
 	fits := w.used()+n <= w.ledger.Cap()
 	got := w.ledger.Request(h, n, w.recall)
 	if got.Granted != fits {
-		t.Fatalf("request of %d with %d used under %d: granted %v", n, w.used(), w.ledger.Cap(), got.Granted)
+		t.Fatalf("request of %d with %d used under %d: granted %v", n, w.used(), w.ledger.Cap(),
+			got.Granted)
 	}
 	if !got.Granted {
 		if want := w.ledger.Charged() + n - w.ledger.Cap(); got.Missing != want {
@@ -176,7 +177,7 @@ func TestMovingCredit(t *testing.T) {
 		return got
 	}
 	if got := l.Request(3, 10, recall); !got.Granted {
-		t.Errorf("refused with 10 bytes missing %d, though they were free at every moment", got.Missing)
+		t.Errorf("refused for want of %d bytes, though 10 were free at every moment", got.Missing)
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"weir/cgo/abi"
 )
 
-// BenchmarkRequest is a grant from the packet to the answer, its record included, without the socket.
+// BenchmarkRequest is a grant from the packet to the answer, its record included, without the
+// socket.
 func BenchmarkRequest(b *testing.B) {
 	bench := newFuzzBench(b)
 	v := bench.converse(b, bench.target)

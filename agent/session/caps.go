@@ -12,8 +12,8 @@ import (
 )
 
 // ChangeCaps changes a container's caps while it runs. They are on the disk before they hold.
-func (n *Node) ChangeCaps(_ context.Context, ref string, change control.CapsChange) (control.CapsResult,
-	error) {
+func (n *Node) ChangeCaps(_ context.Context, ref string,
+	change control.CapsChange) (control.CapsResult, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c, err := n.find(ref)

@@ -40,7 +40,10 @@ func startChurn(t *testing.T, socket string, tenants int, limit uint64) *churn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &churn{t: t, book: book, socket: socket, limit: limit, seed: seed, random: rand.New(rand.NewPCG(seed, 0))}
+	c := &churn{
+		t: t, book: book, socket: socket, limit: limit, seed: seed,
+		random: rand.New(rand.NewPCG(seed, 0)),
+	}
 	for i := range tenants {
 		c.tenants = append(c.tenants, nil)
 		c.begin(i)
@@ -71,10 +74,12 @@ func (c *churn) signal(tenants []int, s unix.Signal) {
 func (c *churn) progress(i int) {
 	c.t.Helper()
 	from := c.book.Turns(i)
-	for until := time.Now().Add(20 * time.Second); c.book.Turns(i) < from+20; time.Sleep(time.Millisecond) {
+	until := time.Now().Add(20 * time.Second)
+	for c.book.Turns(i) < from+20 {
 		if time.Now().After(until) {
 			c.t.Fatalf("tenant %d makes no progress", i)
 		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -133,8 +138,9 @@ func TestAgentKilledAgainAndAgain(t *testing.T) {
 	held := c.end()
 	var list []control.Container
 	agent.ask(&list, "ps")
-	if g := list[0].GPUs[0]; uint64(g.UsedBytes) != held || g.ChargedBytes > limit || list[0].Refused != 0 {
-		t.Errorf("in the end %+v, %d refused; the tenants hold %d", g, list[0].Refused, held)
+	g, refused := list[0].GPUs[0], list[0].Refused
+	if uint64(g.UsedBytes) != held || g.ChargedBytes > limit || refused != 0 {
+		t.Errorf("in the end %+v, %d refused; the tenants hold %d", g, refused, held)
 	}
 }
 
@@ -168,5 +174,7 @@ func TestTenantsKilledAtRandom(t *testing.T) {
 	for _, p := range c.tenants {
 		p.Kill()
 	}
-	b.eventually("nothing is charged", func() bool { return b.container(grant.ID).GPUs[0].ChargedBytes == 0 })
+	b.eventually("nothing is charged", func() bool {
+		return b.container(grant.ID).GPUs[0].ChargedBytes == 0
+	})
 }

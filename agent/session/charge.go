@@ -35,7 +35,9 @@ func (c *container) request(s *session, out outlet, m *abi.Request) *abi.Verdict
 		return nil // replaced or ended while the request lay in the socket: nobody waits for it
 	}
 	if int(m.Gpu) >= len(c.ledgers) {
-		return &abi.Verdict{Header: abi.Header{Seq: m.Header.Seq}, Verdict: abi.NoSuchGPU, Gpu: m.Gpu}
+		return &abi.Verdict{
+			Header: abi.Header{Seq: m.Header.Seq}, Verdict: abi.NoSuchGPU, Gpu: m.Gpu,
+		}
 	}
 	w := &waiter{s: s, out: out, request: *m, until: time.Now().Add(exitHold + exitPoll)}
 	verdict := c.decide(w)
@@ -59,7 +61,7 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 	switch {
 	case outcome.Granted:
 		if err := c.handOver(w.s, gpu, w.request.Bytes, outcome.Spare); err != nil {
-			c.node.log.Error("a grant could not be recorded", "container", c.spec.Name, "error", err)
+			c.node.log.Error("no record of a grant", "container", c.spec.Name, "error", err)
 			c.refuse(w, err.Error())
 			break
 		}
@@ -219,16 +221,16 @@ func (c *container) refuse(w *waiter, why string) {
 		e.Cap = &limit
 	}
 	if why == "" {
-		why = fmt.Sprintf("%s of %s are in use; raise the cap with `weir caps set %s --memory SIZE`",
-			size(used), size(limit), c.spec.Name)
+		why = fmt.Sprintf("%s of %s are in use; raise the cap with `weir caps set %s --memory "+
+			"SIZE`", size(used), size(limit), c.spec.Name)
 	}
 	e.Message = fmt.Sprintf("%s asked for %s more on GPU %d: %s", w.s.program, size(asked),
 		c.node.gpus[gpu].index, why)
 	c.node.events.Add(e)
 }
 
-// forged ends a session whose usage page claims more than was granted. Its grant stays charged until
-// its process ends, and the process is not admitted again. Called under mu.
+// forged ends a session whose usage page claims more than was granted. Its grant stays charged
+// until its process ends, and the process is not admitted again. Called under mu.
 func (c *container) forged(s *session) {
 	if s.forged {
 		return
@@ -236,8 +238,8 @@ func (c *container) forged(s *session) {
 	s.forged = true
 	s.dropUsage()
 	text := page.ErrForged.Error()
-	c.event("forged", s.process.PID, "%s: %s; its session has ended, and what it was granted stays "+
-		"charged until the process ends", s.program, text)
+	c.event("forged", s.process.PID, "%s: %s; its session has ended, and what it was granted "+
+		"stays charged until the process ends", s.program, text)
 	c.detach(s, &ending{abi.ClosePage, text})
 }
 

@@ -40,7 +40,8 @@ func TestCapHoldsToTheByte(t *testing.T) {
 	if _, err := two.Do("alloc 0 1"); err == nil {
 		t.Error("a byte over the cap")
 	}
-	if got := b.container(grant.ID); got.GPUs[0].UsedBytes != 100*mib || got.GPUs[0].ChargedBytes != 100*mib ||
+	got := b.container(grant.ID)
+	if got.GPUs[0].UsedBytes != 100*mib || got.GPUs[0].ChargedBytes != 100*mib ||
 		got.Refused != 2 || len(got.Sessions) != 2 || !got.Enforced {
 		t.Errorf("reported: %+v", got)
 	}
@@ -105,8 +106,10 @@ func TestQueryAndControlPageAgree(t *testing.T) {
 		t.Errorf("free %d of %d, %v", free, limit, err)
 	}
 	limit, charged, holders := one.Shown(0)
-	if want := b.container(grant.ID).GPUs[0].ChargedBytes; limit != 64*mib || int64(charged) != want || holders != 2 {
-		t.Errorf("control page: cap %d, charged %d for %d holders, want %d charged", limit, charged, holders, want)
+	want := b.container(grant.ID).GPUs[0].ChargedBytes
+	if limit != 64*mib || int64(charged) != want || holders != 2 {
+		t.Errorf("control page: cap %d, charged %d for %d holders, want %d charged", limit, charged,
+			holders, want)
 	}
 	if err := one.Alloc(0, 40*mib); err != nil {
 		t.Errorf("what the answer promised was refused: %v", err)
@@ -130,7 +133,8 @@ func TestWithoutCap(t *testing.T) {
 	if err := tenant.Alloc(0, 1<<40); err != nil {
 		t.Error(err)
 	}
-	if free, limit, err := tenant.Query(0); free != abi.Unlimited || limit != abi.Unlimited || err != nil {
+	free, limit, err := tenant.Query(0)
+	if free != abi.Unlimited || limit != abi.Unlimited || err != nil {
 		t.Errorf("free %d of %d, %v", free, limit, err)
 	}
 	if limit, _, _ := tenant.Shown(0); limit != abi.Unlimited {
@@ -203,8 +207,8 @@ func TestJustDiedIsNoRefusal(t *testing.T) {
 	}
 }
 
-// TestChargeIsHeldForTheDriver: the charge of a dead process stays until NVML no longer lists it, and
-// a request that needs it waits for that instead of being refused.
+// TestChargeIsHeldForTheDriver: the charge of a dead process stays until NVML no longer lists it,
+// and a request that needs it waits for that instead of being refused.
 func TestChargeIsHeldForTheDriver(t *testing.T) {
 	b := start(t)
 	grant := b.run(100 * mib)
@@ -238,7 +242,8 @@ func TestChargeIsHeldForTheDriver(t *testing.T) {
 	}
 }
 
-// TestHoldIsBounded: a driver that lists a dead process for ever, or does not answer, holds nobody up.
+// TestHoldIsBounded: a driver that lists a dead process for ever, or does not answer, holds nobody
+// up.
 func TestHoldIsBounded(t *testing.T) {
 	for name, prepare := range map[string]func(*fakeDevices, int){
 		"listed for ever": func(d *fakeDevices, pid int) { d.list(pid, true) },
@@ -294,15 +299,17 @@ func TestCapsChangeLive(t *testing.T) {
 		}
 		return got
 	}
-	if got := change(50*mib, true); !strings.Contains(got.Message, "60MiB in use") || *got.Before.MemoryBytes != 100*mib {
+	got := change(50*mib, true)
+	if !strings.Contains(got.Message, "60MiB in use") || *got.Before.MemoryBytes != 100*mib {
 		t.Errorf("dry run: %+v", got)
 	}
 	tenant.Must("alloc 0 %d", 10*mib)
 	if got := change(50*mib, false); !strings.Contains(got.Message, "70MiB in use") {
 		t.Errorf("lowered: %+v", got)
 	}
-	if got := b.container(grant.ID).GPUs[0]; got.UsedBytes != 70*mib || got.CreditBytes != 0 || *got.CapBytes != 50*mib {
-		t.Errorf("running work goes on without credit: %+v", got)
+	g := b.container(grant.ID).GPUs[0]
+	if g.UsedBytes != 70*mib || g.CreditBytes != 0 || *g.CapBytes != 50*mib {
+		t.Errorf("running work goes on without credit: %+v", g)
 	}
 	if _, err := tenant.Do("alloc 0 1"); err == nil {
 		t.Error("allocated over the lowered cap")
@@ -335,7 +342,9 @@ func TestCapsChangeRefuses(t *testing.T) {
 		{"box", control.CapsChange{Set: control.Caps{MemoryBytes: &zero}}, control.ErrInvalid},
 		{"box", control.CapsChange{Set: control.Caps{Weight: &weight}}, control.ErrInvalid},
 		{"box", control.CapsChange{Unset: []string{"color"}}, control.ErrInvalid},
-		{"box", control.CapsChange{Set: control.Caps{MemoryBytes: &one}, Unset: []string{"memory"}}, control.ErrInvalid},
+		{"box", control.CapsChange{
+			Set: control.Caps{MemoryBytes: &one}, Unset: []string{"memory"},
+		}, control.ErrInvalid},
 		{"nobody", control.CapsChange{Unset: []string{"memory"}}, control.ErrNotFound},
 	} {
 		if got, err := b.ChangeCaps(t.Context(), c.ref, c.change); !errors.Is(err, c.want) {

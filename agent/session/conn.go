@@ -78,7 +78,7 @@ func (c *container) listen() error {
 		return fmt.Errorf("opening the socket of container %s: %w", c.spec.Name, err)
 	}
 	c.listener = l.(*net.UnixListener)
-	c.listener.SetUnlinkOnClose(false) // a tenant that comes while no agent is there finds it closed
+	c.listener.SetUnlinkOnClose(false) // who comes while no agent is there finds it closed
 	if foreign {
 		err = os.Lchown(temporary, int(c.spec.UID), -1)
 	}
@@ -94,20 +94,26 @@ func (c *container) listen() error {
 }
 
 // accept takes connections until the listener is closed.
+//
+// While as many connections as may be are silent, the others wait in the kernel: refusing them
+// would hurt the honest ones of a crowd that comes at once, as after a restart of the agent.
 func (c *container) accept() {
 	for {
+		c.silent <- struct{}{}
 		conn, err := c.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil { // out of descriptors or memory, which may pass
-			c.node.log.Error("a connection could not be accepted", "container", c.spec.Name, "error", err)
+			c.node.log.Error("a connection was lost", "container", c.spec.Name, "error", err)
 			time.Sleep(50 * time.Millisecond)
+			<-c.silent
 			continue
 		}
 		if end := c.greet(conn); end != nil {
 			socket{conn}.last(wire.Close(end.reason, end.text))
 			conn.Close()
+			<-c.silent
 			continue
 		}
 		c.node.tasks.Go(func() {
@@ -124,9 +130,6 @@ func (c *container) greet(conn *net.UnixConn) *ending {
 	switch {
 	case c.closed:
 		return &ending{abi.CloseShutdown, "the container has ended or the agent is stopping"}
-	case len(c.greeting) >= helloMax || len(c.greeting)+len(c.sessions) >= abi.SessionsMax:
-		return c.tooMany(fmt.Sprintf("the container has %d sessions, and %d more connections that "+
-			"have said nothing", len(c.sessions), len(c.greeting)))
 	case c.node.connections.Load() >= c.node.connectionsMax:
 		return c.tooMany(fmt.Sprintf("the agent has %d connections, as many as its limit of open "+
 			"files (ulimit -n) allows", c.node.connectionsMax))
@@ -134,6 +137,17 @@ func (c *container) greet(conn *net.UnixConn) *ending {
 	c.node.connections.Add(1)
 	c.greeting[conn] = true
 	return nil
+}
+
+// greeted counts a connection no longer among the silent ones.
+func (c *container) greeted(conn *net.UnixConn) {
+	c.mu.Lock()
+	silent := c.greeting[conn]
+	delete(c.greeting, conn)
+	c.mu.Unlock()
+	if silent {
+		<-c.silent
+	}
 }
 
 // serve is one connection from its acceptance to its end.
@@ -147,9 +161,7 @@ func (c *container) serve(conn *net.UnixConn) {
 		end := v.converse(conn)
 		v.over(end)
 	}
-	c.mu.Lock()
-	delete(c.greeting, conn)
-	c.mu.Unlock()
+	c.greeted(conn)
 }
 
 // converse reads packets until the connection ends. The result is nil if the tenant ended it.
@@ -171,9 +183,7 @@ func (v *conversation) converse(conn *net.UnixConn) *ending {
 		}
 		if !greeted {
 			conn.SetReadDeadline(time.Time{})
-			v.c.mu.Lock()
-			delete(v.c.greeting, conn)
-			v.c.mu.Unlock()
+			v.c.greeted(conn)
 		}
 	}
 }

@@ -17,8 +17,9 @@ import (
 
 // container is one container on this node, with its accounts and sessions.
 //
-// The write-ahead order holds everywhere under mu: a grant is recorded before the tenant can use any
-// of it, and a change of unused credit before it is made, together with what tells whether it was.
+// The write-ahead order holds everywhere under mu: a grant is recorded before the tenant can use
+// any of it, and a change of unused credit before it is made, together with what tells whether it
+// was.
 type container struct {
 	node     *Node
 	spec     store.Container // constant, but for the caps, which node.mu guards
@@ -26,6 +27,8 @@ type container struct {
 	root     *proc.Handle // its weir run; nil if that had ended before this agent began
 	rootMark int32
 	listener *net.UnixListener
+
+	silent chan struct{} // one token for each connection that has yet to say HELLO
 
 	mu       sync.Mutex
 	ledgers  []*ledger.Ledger // by GPU
@@ -63,6 +66,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		sessions: make(map[proc.ID]*session),
 		holders:  make(map[ledger.Holder]*session),
 		pageless: make(map[*session]bool),
+		silent:   make(chan struct{}, helloMax),
 		greeting: make(map[*net.UnixConn]bool),
 		loaded:   make(map[proc.ID]uint64),
 		reported: make(map[proc.ID]uint64),

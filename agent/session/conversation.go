@@ -11,8 +11,9 @@ import (
 	"weir/cgo/abi"
 )
 
-// conversation is one connection without its socket: packets go in, messages come out of the outlet.
-// First comes HELLO, once; then questions and notes. Anything else ends it. Not for concurrent use.
+// conversation is one connection without its socket: packets go in, messages come out of the
+// outlet. First comes HELLO, once; then questions and notes. Anything else ends it. Not for
+// concurrent use.
 type conversation struct {
 	c    *container
 	out  outlet

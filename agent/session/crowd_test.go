@@ -42,8 +42,8 @@ func figures(t *testing.T, pid int) (resident int64, busy time.Duration) {
 	return resident * 1024, busy
 }
 
-// TestThousandSessions: idle, they take at most 64 MiB and 2 % of a core. Without LONG it only shows
-// that so many sessions can be had.
+// TestThousandSessions: idle, they take at most 64 MiB and 2 % of a core. Without LONG it only
+// shows that so many sessions can be had.
 func TestThousandSessions(t *testing.T) {
 	sessions, watched := 200, time.Second/2
 	if long() {
@@ -51,7 +51,8 @@ func TestThousandSessions(t *testing.T) {
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "crowd")
-	if out, err := exec.Command("gcc", "-O1", "-o", program, "testdata/crowd.c").CombinedOutput(); err != nil {
+	gcc := exec.Command("gcc", "-O1", "-o", program, "testdata/crowd.c")
+	if out, err := gcc.CombinedOutput(); err != nil {
 		t.Skipf("the crowd cannot be built here: %v: %s", err, out)
 	}
 	hello := filepath.Join(dir, "hello")

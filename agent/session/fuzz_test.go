@@ -152,7 +152,8 @@ func (b *fuzzBench) checkAccounts(t *testing.T) {
 			sum += l.Granted(s.holder())
 		}
 		if sum != l.Charged() || len(c.sessions) > 1 {
-			t.Errorf("GPU %d: %d charged, %d granted to %d sessions", gpu, l.Charged(), sum, len(c.sessions))
+			t.Errorf("GPU %d: %d charged, %d granted to %d sessions", gpu, l.Charged(), sum,
+				len(c.sessions))
 		}
 	}
 }

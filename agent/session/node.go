@@ -1,9 +1,9 @@
-// Package session is the tenant side of the agent: it keeps the containers of the node, talks to the
-// library in their processes, and decides what each may allocate.
+// Package session is the tenant side of the agent: it keeps the containers of the node, talks to
+// the library in their processes, and decides what each may allocate.
 //
 // One goroutine serves each connection; what a container is, has and has granted is guarded by the
-// container's mutex, which is never held across anything that waits for a tenant. Locks are taken in
-// the order node, container, and then those of the small parts.
+// container's mutex, which is never held across anything that waits for a tenant. Locks are taken
+// in the order node, container, and then those of the small parts.
 package session
 
 import (
@@ -104,7 +104,8 @@ func (n *Node) start(boot string) (err error) {
 	if err := n.openStateDir(); err != nil {
 		return err
 	}
-	if n.library, err = installLibrary([]string{n.run.path, n.opts.StateDir}, n.opts.Library); err != nil {
+	places := []string{n.run.path, n.opts.StateDir}
+	if n.library, err = installLibrary(places, n.opts.Library); err != nil {
 		return err
 	}
 	if n.watcher, err = newWatcher(); err != nil {
@@ -176,13 +177,13 @@ func parseUUID(s string) (id [16]byte, err error) {
 	_, digits, _ := strings.Cut(s, "-")
 	raw, err := hex.DecodeString(strings.ReplaceAll(digits, "-", ""))
 	if err != nil || len(raw) != len(id) {
-		return id, fmt.Errorf("UUID %q is not of the form GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", s)
+		return id, fmt.Errorf("UUID %q is not GPU- or MIG- and 32 hexadecimal digits", s)
 	}
 	return [16]byte(raw), nil
 }
 
-// Serve blocks until ctx ends, then stops in good order: tenants are told that the agent is away, and
-// what they were granted stays recorded for the next agent.
+// Serve blocks until ctx ends, then stops in good order: tenants are told that the agent is away,
+// and what they were granted stays recorded for the next agent.
 func (n *Node) Serve(ctx context.Context) error {
 	<-ctx.Done()
 	return n.stop()

@@ -40,7 +40,7 @@ type Options struct {
 const (
 	// helloWait is how long a connection may take to say HELLO.
 	helloWait = 5 * time.Second
-	// helloMax is how many connections of one container may be waiting for their HELLO.
+	// helloMax is how many connections of one container are served that have yet to say HELLO.
 	helloMax = 512
 	// containersMax is how many containers a node has at most.
 	containersMax = 1024
@@ -54,8 +54,8 @@ const (
 	roundEvery = 10 * time.Second
 	// inspectEvery is how often all usage pages are looked over.
 	inspectEvery = time.Second
-	// imageCheckFirst and imageCheckLast bound how often a process without a connection is looked at
-	// for an exec; the time between doubles from one to the other.
+	// imageCheckFirst and imageCheckLast bound how often a process without a connection is looked
+	// at for an exec; the time between doubles from one to the other.
 	imageCheckFirst = 50 * time.Millisecond
 	imageCheckLast  = 5 * time.Second
 	// agentWaitDefault is Options.AgentWait where it is not given.

@@ -17,8 +17,8 @@ import (
 // pageSoughtAgain is how soon a usage page that was not found is sought again, when it is needed.
 const pageSoughtAgain = 100 * time.Millisecond
 
-// recover restores what an earlier agent has left: containers with their caps, and the charge of each
-// process that had a session, whether or not it ever comes back.
+// recover restores what an earlier agent has left: containers with their caps, and the charge of
+// each process that had a session, whether or not it ever comes back.
 func (n *Node) recover() error {
 	specs, err := n.stored.Load()
 	if err != nil {
@@ -131,16 +131,16 @@ func (c *container) regrant(s *session, recorded []store.Grant) []store.Grant {
 		if i, known := c.node.byUUID[g.UUID]; known {
 			grants[i].Row = g.Row
 		} else if g.Bytes > 0 {
-			c.event("unenforced", s.process.PID, "%s was granted %s on a GPU that the agent no longer "+
-				"finds", s.program, size(int64(g.Bytes)))
+			c.event("unenforced", s.process.PID, "%s was granted %s on a GPU that the agent no "+
+				"longer finds", s.program, size(int64(g.Bytes)))
 		}
 	}
 	return grants
 }
 
-// findPages opens the usage pages that an earlier agent gave to processes which have not come back, so
-// that their unused credit can be recalled all the same. One that is not found now may be later: the
-// process may not have taken it out of its socket yet. Called under mu.
+// findPages opens the usage pages that an earlier agent gave to processes which have not come back,
+// so that their unused credit can be recalled all the same. One that is not found now may be later:
+// the process may not have taken it out of its socket yet. Called under mu.
 func (c *container) findPages() {
 	for s := range c.pageless {
 		if time.Since(s.pageSought) < pageSoughtAgain {

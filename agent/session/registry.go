@@ -42,12 +42,14 @@ func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 		return control.RunGrant{}, err
 	}
 	if self := os.Geteuid(); self != 0 && int(callerUID) != self {
-		return control.RunGrant{}, fmt.Errorf("%w: this agent runs as user %d and serves no other; user "+
-			"%d needs one of its own, or a system-wide one", control.ErrPermission, self, callerUID)
+		return control.RunGrant{}, fmt.Errorf("%w: this agent runs as user %d and serves no "+
+			"other; user %d needs one of its own, or a system-wide one", control.ErrPermission,
+			self, callerUID)
 	}
 	root, err := proc.OpenPID(callerPID)
 	if err != nil {
-		return control.RunGrant{}, fmt.Errorf("starting a container for process %d: %w", callerPID, err)
+		return control.RunGrant{}, fmt.Errorf("starting a container for process %d: %w",
+			callerPID, err)
 	}
 	if uid, err := proc.Owner(callerPID); err != nil || uid != callerUID {
 		root.Close()
@@ -133,7 +135,8 @@ func (n *Node) EndRun(_ context.Context, callerUID uint32, id string) error {
 		return fmt.Errorf("container %s: %w", id, control.ErrNotFound)
 	}
 	if callerUID != c.spec.UID && callerUID != 0 && int(callerUID) != os.Geteuid() {
-		return fmt.Errorf("%w: container %s is user %d's", control.ErrPermission, c.spec.Name, c.spec.UID)
+		return fmt.Errorf("%w: container %s is user %d's", control.ErrPermission, c.spec.Name,
+			c.spec.UID)
 	}
 	c.rootEnded()
 	return nil
@@ -149,8 +152,8 @@ func (c *container) rootEnded() {
 	}
 	c.rootOver = true
 	if living := len(c.sessions); living > 0 {
-		c.event("ending", c.spec.PID, "its weir run has ended; %d of its processes live on under its "+
-			"cap, new ones are refused", living)
+		c.event("ending", c.spec.PID, "its weir run has ended; %d of its processes live on under "+
+			"its cap, new ones are refused", living)
 	}
 	c.mu.Unlock()
 	c.node.retire(c)
@@ -223,8 +226,9 @@ func (n *Node) find(ref string) (*container, error) {
 		case 1:
 			return found[0], nil
 		default:
-			return nil, fmt.Errorf("%w: %q is the name of %d containers; give namespace/name, or an "+
-				"id (%s, %s, …)", control.ErrConflict, ref, len(found), found[0].spec.ID, found[1].spec.ID)
+			return nil, fmt.Errorf("%w: %q names %d containers; give namespace/name, or an id "+
+				"(%s, %s, …)", control.ErrConflict, ref, len(found), found[0].spec.ID,
+				found[1].spec.ID)
 		}
 	}
 	return nil, fmt.Errorf("container %q: %w", ref, control.ErrNotFound)
@@ -234,9 +238,9 @@ func (n *Node) find(ref string) (*container, error) {
 func runName(req control.RunRequest) (string, error) {
 	if req.Name != "" {
 		if !nameForm.MatchString(req.Name) || len(req.Name) > nameBytesMax {
-			return "", fmt.Errorf("%w: name %q: a name has at most %d letters, digits, dots, dashes "+
-				"and underscores, and begins with a letter or digit", control.ErrInvalid, req.Name,
-				nameBytesMax)
+			return "", fmt.Errorf("%w: name %q: a name has at most %d letters, digits, dots, "+
+				"dashes and underscores, and begins with a letter or digit", control.ErrInvalid,
+				req.Name, nameBytesMax)
 		}
 		return req.Name, nil
 	}
@@ -277,8 +281,8 @@ func (n *Node) newContainerID() string {
 	}
 }
 
-// newSessionID is a random number, so that a restarted agent gives none out again. It is small enough
-// for every JSON reader.
+// newSessionID is a random number, so that a restarted agent gives none out again. It is small
+// enough for every JSON reader.
 func newSessionID() uint64 {
 	var b [8]byte
 	rand.Read(b[:])

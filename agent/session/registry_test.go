@@ -62,7 +62,8 @@ func TestReferences(t *testing.T) {
 		grant.ID: nil, grant.ID[:4]: nil, grant.ID[:3]: control.ErrNotFound, "box": nil, "/box": nil,
 		"bo": control.ErrNotFound, "": control.ErrNotFound, "default/box": control.ErrNotFound,
 	} {
-		if c, err := b.Container(t.Context(), ref); !errors.Is(err, want) || err == nil && c.ID != grant.ID {
+		c, err := b.Container(t.Context(), ref)
+		if !errors.Is(err, want) || err == nil && c.ID != grant.ID {
 			t.Errorf("%q: %+v, %v", ref, c.ID, err)
 		}
 	}
@@ -71,14 +72,15 @@ func TestReferences(t *testing.T) {
 func TestStartRunChecksItsCaller(t *testing.T) {
 	b := start(t)
 	uid := uint32(os.Geteuid())
-	if _, err := b.StartRun(t.Context(), os.Getpid(), uid+1, control.RunRequest{}); !errors.Is(err, control.ErrPermission) {
+	_, err := b.StartRun(t.Context(), os.Getpid(), uid+1, control.RunRequest{})
+	if !errors.Is(err, control.ErrPermission) {
 		t.Errorf("for another user: %v", err)
 	}
 	if _, err := b.StartRun(t.Context(), 1<<22+1, uid, control.RunRequest{}); err == nil {
 		t.Error("for a process that is not there")
 	}
 	negative := int64(-1)
-	_, err := b.StartRun(t.Context(), os.Getpid(), uid, control.RunRequest{
+	_, err = b.StartRun(t.Context(), os.Getpid(), uid, control.RunRequest{
 		Caps: control.Caps{MemoryBytes: &negative},
 	})
 	if !errors.Is(err, control.ErrInvalid) {
@@ -162,10 +164,12 @@ func TestAnotherUsersRun(t *testing.T) {
 			return false
 		}
 		var st unix.Stat_t
-		if err := unix.Stat(grant.Socket, &st); err != nil || st.Uid != credential.Uid || st.Mode&0o777 != 0o600 {
+		err = unix.Stat(grant.Socket, &st)
+		if err != nil || st.Uid != credential.Uid || st.Mode&0o777 != 0o600 {
 			t.Errorf("socket of user %d, mode %o, %v", st.Uid, st.Mode, err)
 		}
-		if err := unix.Stat(filepath.Dir(grant.Socket), &st); err != nil || st.Uid != 0 || st.Mode&0o777 != 0o711 {
+		err = unix.Stat(filepath.Dir(grant.Socket), &st)
+		if err != nil || st.Uid != 0 || st.Mode&0o777 != 0o711 {
 			t.Errorf("directory of user %d, mode %o, %v", st.Uid, st.Mode, err)
 		}
 		return true
@@ -306,7 +310,8 @@ func TestLibraryIsNeverWrittenOver(t *testing.T) {
 	if err := os.WriteFile(first, []byte("tampered"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := installLibrary([]string{dir}, []byte("one")); err == nil || !strings.Contains(err.Error(), first) {
+	_, err = installLibrary([]string{dir}, []byte("one"))
+	if err == nil || !strings.Contains(err.Error(), first) {
 		t.Errorf("a library that was tampered with: %v", err)
 	}
 }
@@ -333,7 +338,8 @@ func TestInfo(t *testing.T) {
 	used := int64(5)
 	b.devices.gpus[1].UsedBytes = &used
 	info, err := b.Info(t.Context())
-	if err != nil || len(info.GPUs) != 2 || info.GPUs[1].UsedBytes == nil || *info.GPUs[1].UsedBytes != 5 ||
+	if err != nil || len(info.GPUs) != 2 || info.GPUs[1].UsedBytes == nil ||
+		*info.GPUs[1].UsedBytes != 5 ||
 		info.PID != os.Getpid() || info.RunDir != b.opts.RunDir || info.Version != "test" {
 		t.Errorf("got %+v, %v", info, err)
 	}
@@ -365,7 +371,8 @@ func TestStaticPrograms(t *testing.T) {
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("gcc", "-static", "-o", program, source).CombinedOutput(); err != nil {
+	gcc := exec.Command("gcc", "-static", "-o", program, source)
+	if out, err := gcc.CombinedOutput(); err != nil {
 		t.Skipf("no static programs can be built here: %v: %s", err, out)
 	}
 	b := start(t)

@@ -124,7 +124,9 @@ func (c *container) report(all []proc.Stat) control.Container {
 	for _, s := range c.sessions {
 		sessions = append(sessions, s)
 	}
-	slices.SortFunc(sessions, func(a, b *session) int { return cmp.Compare(a.process.PID, b.process.PID) })
+	slices.SortFunc(sessions, func(a, b *session) int {
+		return cmp.Compare(a.process.PID, b.process.PID)
+	})
 	for gpu := range c.ledgers {
 		r.GPUs = append(r.GPUs, c.use(gpu, c.ledgers[gpu].Charged(), c.credit(gpu)))
 	}
@@ -137,7 +139,8 @@ func (c *container) report(all []proc.Stat) control.Container {
 func (c *container) reportSession(s *session) control.Session {
 	r := control.Session{
 		ID: s.id, PID: s.process.PID, Program: s.program, State: string(s.state),
-		Since: s.since.Round(time.Millisecond), GPUs: []control.GPUUse{}, Library: s.library, ABI: s.abi,
+		Since: s.since.Round(time.Millisecond), Library: s.library, ABI: s.abi,
+		GPUs: []control.GPUUse{},
 	}
 	for gpu, l := range c.ledgers {
 		if granted := l.Granted(s.holder()); granted > 0 {

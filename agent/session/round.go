@@ -20,9 +20,9 @@ type stray struct {
 // loadTime is how long a new program may take to load the library.
 const loadTime = time.Second
 
-// rounds looks at everything now and then, for what no message and no descriptor tells: a forged page
-// of a tenant that asks for nothing, an exec while another process holds the connection open, a
-// process that has left its container, one without the library.
+// rounds looks at everything now and then, for what no message and no descriptor tells: a forged
+// page of a tenant that asks for nothing, an exec while another process holds the connection open,
+// a process that has left its container, one without the library.
 func (n *Node) rounds(ctx context.Context) {
 	round, inspect := time.NewTicker(roundEvery), time.NewTicker(inspectEvery)
 	defer round.Stop()
@@ -106,8 +106,8 @@ func (c *container) lookAround(all []proc.Stat, byPID map[int]proc.Stat) {
 		// A list of processes is not of one moment, so who seems outside is looked at once more.
 		if !s.left && !c.rootOver && !inside[s.process] && !proc.Descends(st.PID, c.rootID()) {
 			s.left = true
-			c.event("left", s.process.PID, "%s has left its container: it keeps what it has under the "+
-				"container's cap, and new processes of it are refused", s.program)
+			c.event("left", s.process.PID, "%s has left its container: it keeps what it has under "+
+				"the container's cap, and new processes of it are refused", s.program)
 		}
 	}
 	for _, x := range c.strays(all) {
@@ -157,12 +157,12 @@ func whyStray(pid int) string {
 	defer program.Close()
 	for _, p := range program.Progs {
 		if p.Type == elf.PT_INTERP {
-			return "it was started without LD_PRELOAD in its environment, so the library is not in it " +
-				"and no cap holds for it"
+			return "it was started without LD_PRELOAD in its environment, so the library is not " +
+				"in it and no cap holds for it"
 		}
 	}
-	return "it is a static program, which cannot load the library, so no cap holds for it; link it " +
-		"dynamically"
+	return "it is a static program, which cannot load the library, so no cap holds for it; link " +
+		"it dynamically"
 }
 
 func describeStrays(strays []stray) string {

@@ -99,8 +99,8 @@ func ownDirectory(path string, mode fs.FileMode) error {
 		return fmt.Errorf("%s belongs to user %d, not to the agent's user %d; remove it, or give "+
 			"another directory", path, st.Uid, os.Geteuid())
 	case st.Mode&0o022 != 0:
-		return fmt.Errorf("%s can be written by others (mode %04o); chmod go-w it, or give another "+
-			"directory", path, st.Mode&0o7777)
+		return fmt.Errorf("%s can be written by others (mode %04o); chmod go-w it, or give "+
+			"another directory", path, st.Mode&0o7777)
 	}
 	return nil
 }

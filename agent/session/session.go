@@ -95,9 +95,9 @@ func (p pages) close() {
 	unix.Close(p.usage)
 }
 
-// attach makes a session of an accepted HELLO. A former session of the same process ends: what it was
-// granted becomes what the process now declares. On success the handle belongs to the session, and
-// the pages are the caller's to close.
+// attach makes a session of an accepted HELLO. A former session of the same process ends: what it
+// was granted becomes what the process now declares. On success the handle belongs to the session,
+// and the pages are the caller's to close.
 func (c *container) attach(h *proc.Handle, uid uint32, out outlet, m *abi.Hello) (*session, pages,
 	*ending) {
 	if end := c.admit(h, uid); end != nil {
@@ -165,8 +165,8 @@ func (c *container) declared(s *session, m *abi.Hello) []store.Grant {
 		if i, known := c.node.byUUID[h.Uuid]; known {
 			grants[i].Bytes = h.Bytes
 		} else if h.Bytes > 0 {
-			c.event("unenforced", s.process.PID, "%s holds %s on a GPU that the agent does not know; "+
-				"restart the agent if a GPU was added", s.program, size(int64(h.Bytes)))
+			c.event("unenforced", s.process.PID, "%s holds %s on a GPU that the agent does not "+
+				"know; restart the agent if a GPU was added", s.program, size(int64(h.Bytes)))
 		}
 	}
 	return grants
@@ -213,9 +213,9 @@ func (c *container) watch(s *session) (err error) {
 // describe is a session's credit record.
 func (s *session) describe(container string, grants []store.Grant) store.Record {
 	return store.Record{
-		Container: container, PID: s.process.PID, Start: s.process.Start, UID: s.uid, Image: s.image,
-		Session: s.id, Inode: s.inode, Since: s.since, ABI: s.abi, Program: s.program,
-		Library: s.library, GPUs: grants,
+		Container: container, PID: s.process.PID, Start: s.process.Start, UID: s.uid,
+		Image: s.image, Session: s.id, Inode: s.inode, Since: s.since, ABI: s.abi,
+		Program: s.program, Library: s.library, GPUs: grants,
 	}
 }
 
@@ -312,8 +312,8 @@ func (c *container) processEnded(id proc.ID) {
 	c.node.retire(c)
 }
 
-// beginExit ends a session but for its charge, which is held until NVML no longer lists the process.
-// Called under mu.
+// beginExit ends a session but for its charge, which is held until NVML no longer lists the
+// process. Called under mu.
 func (c *container) beginExit(s *session, why string) {
 	if s.state == exiting {
 		return

@@ -38,20 +38,22 @@ func newWatcher() (*watcher, error) {
 	}
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err == nil {
-		err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, stop, &unix.EpollEvent{Events: unix.EPOLLIN,
-			Fd: stopMark})
+		event := &unix.EpollEvent{Events: unix.EPOLLIN, Fd: stopMark}
+		err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, stop, event)
 	}
 	if err != nil {
 		unix.Close(epoll)
 		return nil, fmt.Errorf("watching processes: %w", err)
 	}
-	w := &watcher{epoll: epoll, stop: stop, done: make(chan struct{}), watched: make(map[int32]watch)}
+	w := &watcher{
+		epoll: epoll, stop: stop, done: make(chan struct{}), watched: make(map[int32]watch),
+	}
 	go w.run()
 	return w, nil
 }
 
-// add has ended called once, from the watcher's goroutine, when the process has ended; at once if it
-// has already. The handle must stay open until then or until remove.
+// add has ended called once, from the watcher's goroutine, when the process has ended; at once if
+// it has already. The handle must stay open until then or until remove.
 func (w *watcher) add(h *proc.Handle, ended func()) (mark int32, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

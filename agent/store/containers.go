@@ -1,7 +1,7 @@
 // Package store keeps what must survive a restart of the agent: the containers with their caps (a
 // JSON file in the state directory) and each session's credit record (a small file in the run
 // directory). Invariants:
-//   - a file is replaced by rename only, so that a kill at any instruction leaves the old or the new;
+//   - a file is replaced by rename only, so a kill at any instruction leaves the old one or the new;
 //   - a file that cannot be understood is an error that names it, never an empty answer: caps and
 //     charges are not silently forgotten.
 package store
@@ -60,8 +60,8 @@ func NewContainers(dir, boot string) *Containers {
 	return &Containers{path: filepath.Join(dir, "containers.json"), boot: boot}
 }
 
-// Load reads the containers kept. None are kept where there is no file, or where it is of an earlier
-// boot, which none of its processes has outlived. A damaged file is an error.
+// Load reads the containers kept. None are kept where there is no file, or where it is of an
+// earlier boot, which none of its processes has outlived. A damaged file is an error.
 func (c *Containers) Load() ([]Container, error) {
 	text, err := os.ReadFile(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,8 +72,9 @@ func (c *Containers) Load() ([]Container, error) {
 	}
 	file, err := parseContainers(text)
 	if err != nil {
-		return nil, fmt.Errorf("reading containers and caps from %s: %w; restore the file, or move it "+
-			"away to start without it (containers that still run then have no cap)", c.path, err)
+		return nil, fmt.Errorf("reading containers and caps from %s: %w; restore the file, or "+
+			"move it away to start without it (containers that still run then have no cap)",
+			c.path, err)
 	}
 	if file.Boot != c.boot {
 		return nil, nil

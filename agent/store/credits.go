@@ -23,9 +23,10 @@ import (
 // place; a row is overwritten by one small pwrite, which a kill of the agent cannot tear, and which
 // needs no fsync: a crash of the machine ends the processes too.
 //
-// A row says what the session was granted, and what it will be granted once the agent has changed the
-// credit in the session's usage page. Which of the two is the case, the page itself tells: it counts
-// the agent's changes. So whatever instruction the agent is killed at, not a byte is in doubt.
+// A row says what the session was granted, and what it will be granted once the agent has changed
+// the credit in the session's usage page. Which of the two is the case, the page itself tells: it
+// counts the agent's changes. So whatever instruction the agent is killed at, not a byte is in
+// doubt.
 //
 // The files are written, not mapped: in a run directory of an ordinary user the tenants could
 // truncate them, and a mapping would then kill the agent.
@@ -94,8 +95,8 @@ type Row struct {
 // Most is the larger of what the grant was before the move and after it.
 func (r Row) Most() uint64 { return r.Bytes + uint64(max(r.Move, 0)) }
 
-// After returns the grant in bytes, given the usage page's count of moves; false for a count that no
-// agent has left there.
+// After returns the grant in bytes, given the usage page's count of moves; false for a count that
+// no agent has left there.
 func (r Row) After(moves uint64) (uint64, bool) {
 	switch moves {
 	case r.Moves:
@@ -275,9 +276,9 @@ func decodeRecord(content []byte) (r Record, boot string, err error) {
 		return r, "", fmt.Errorf("%d GPUs", h.GPUs)
 	}
 	r = Record{
-		Container: text(h.Container[:]), PID: int(h.PID), Start: h.Start, UID: h.UID, Image: h.Image,
-		Session: h.Session, Inode: h.Inode, Since: time.Unix(0, h.Since), ABI: int(h.ABI),
-		Program: text(h.Program[:]), Library: text(h.Library[:]),
+		Container: text(h.Container[:]), PID: int(h.PID), Start: h.Start, UID: h.UID,
+		Image: h.Image, Session: h.Session, Inode: h.Inode, Since: time.Unix(0, h.Since),
+		ABI: int(h.ABI), Program: text(h.Program[:]), Library: text(h.Library[:]),
 	}
 	for i := range int(h.GPUs) {
 		row := decodeRow(content[rowsAt+rowBytes*i:])

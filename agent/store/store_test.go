@@ -100,7 +100,9 @@ func sampleRecord() Record {
 	return Record{
 		Container: "0123456789ab", PID: 42, Start: 4711, UID: 1000, Image: 99, Session: 7, Inode: 12,
 		Since: time.Unix(1_800_000_000, 5), ABI: 1, Program: "python3", Library: "1.0",
-		GPUs: []Grant{{UUID: [16]byte{1}, Row: Row{Bytes: 5, Moves: 1 << 40, Move: -3}}, {UUID: [16]byte{2}}},
+		GPUs: []Grant{
+			{UUID: [16]byte{1}, Row: Row{Bytes: 5, Moves: 1 << 40, Move: -3}}, {UUID: [16]byte{2}},
+		},
 	}
 }
 
@@ -147,7 +149,8 @@ func TestRecordsSurvive(t *testing.T) {
 }
 
 func TestRecordLayout(t *testing.T) {
-	if size := binary.Size(recordHeader{}); size != headerBytes || rowsAt%8 != 0 || len(Row{}.encode()) != rowBytes {
+	size := binary.Size(recordHeader{})
+	if size != headerBytes || rowsAt%8 != 0 || len(Row{}.encode()) != rowBytes {
 		t.Errorf("header of %d bytes, rows at %d", size, rowsAt)
 	}
 	tooMany := sampleRecord()

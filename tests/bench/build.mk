@@ -7,8 +7,8 @@ BENCH_OVERHEAD := $(BENCH_DIR)/overhead
 BENCH_HEADERS := $(BENCH_OVERHEAD)/driver_calls.h tests/e2e/clients/cuda.h
 
 BENCH_TARGETS += $(addprefix $(BENCH_OUT)/,libcuda.so.1 calls start overhead sim_launch)
-# The clients of the whole-system tests link the null driver, and its test needs the programs.
-BUILD_TARGETS += $(BENCH_TARGETS)
+
+unit: $(BENCH_TARGETS)
 
 $(BENCH_OUT):
 	mkdir -p $@

@@ -9,7 +9,10 @@ E2E_DRIVER := $(BUILD)/bench/libcuda.so.1
 # For those that look into the simulated machine's own books.
 E2E_MACHINE := $(wildcard tests/sim/*.c)
 
-BUILD_TARGETS += $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner libnext.so)
+# Not part of `make build`: whoever only wants the demo need not wait for them.
+E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner libnext.so)
+
+unit e2e chaos: $(E2E_TARGETS)
 
 $(E2E_OUT):
 	mkdir -p $@

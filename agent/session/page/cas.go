@@ -2,8 +2,8 @@ package page
 
 // Two words at once.
 
-// compareAndSwapPair changes two neighbouring words at once, if they are still the old ones. at is a
-// multiple of 16. It is atomic also towards those who change only the first word, which is what a
+// compareAndSwapPair changes two neighbouring words at once, if they are still the old ones. at is
+// a multiple of 16. It is atomic also towards those who change only the first word, which is what a
 // tenant does.
 //
 //go:noescape

@@ -34,7 +34,8 @@ func NewControl(generation uint64, uuids [][16]byte) (*Control, error) {
 	}
 	c := &Control{mapping: m, readOnly: readOnly}
 	p := (*abi.ControlPage)(c.at(0))
-	p.Magic, p.Abi, p.Count, p.Generation = abi.ControlMagic, abi.Version, uint32(len(uuids)), generation
+	p.Magic, p.Abi = abi.ControlMagic, abi.Version
+	p.Count, p.Generation = uint32(len(uuids)), generation
 	for i, uuid := range uuids {
 		p.Gpus[i].Uuid = uuid
 		p.Gpus[i].Cap_bytes = abi.Unlimited
@@ -42,8 +43,8 @@ func NewControl(generation uint64, uuids [][16]byte) (*Control, error) {
 	return c, nil
 }
 
-// Dup returns a descriptor to hand to a tenant, open for reading only, or -1 where the agent has none
-// left. It is the caller's to close.
+// Dup returns a descriptor to hand to a tenant, open for reading only, or -1 where the agent has
+// none left. It is the caller's to close.
 func (c *Control) Dup() int {
 	fd, err := unix.FcntlInt(uintptr(c.readOnly), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

@@ -2,8 +2,8 @@
 // which only the agent can write, and the usage page, which the tenant can fill with anything.
 //
 // Both are sealed so that nobody can change their size: a tenant that could would end the agent at
-// its next access. No page is ever taken from a tenant, except to find again one that the agent itself
-// had made. Methods of one page must not be called at the same time as its Close.
+// its next access. No page is ever taken from a tenant, except to find again one that the agent
+// itself had made. Methods of one page must not be called at the same time as its Close.
 package page
 
 import (
@@ -19,8 +19,8 @@ import (
 const (
 	controlName  = "weir-control"
 	usageName    = "weir-usage"
-	controlSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_FUTURE_WRITE | unix.F_SEAL_SEAL
 	usageSeals   = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	controlSeals = usageSeals | unix.F_SEAL_FUTURE_WRITE
 )
 
 // mapping is one shared page in the agent's memory.

@@ -31,9 +31,9 @@ const retriesMax = 1000
 // Usage is a session's usage page as the agent sees it: memory in which every word may be a lie.
 // Each word is read once, checked against the grant, and only then used.
 //
-// Of each GPU the agent changes two words at once: the unused credit, and beside it the count of its
-// own changes, its moves. So an agent that was killed in the midst of a move leaves behind, in one
-// number, whether the move was made. The library never touches the count.
+// Of each GPU the agent changes two words at once: the unused credit, and beside it the count of
+// its own changes, its moves. So an agent that was killed in the midst of a move leaves behind, in
+// one number, whether the move was made. The library never touches the count.
 type Usage struct {
 	mapping
 	inode uint64
@@ -72,8 +72,8 @@ func (u *Usage) Credit(gpu int, granted uint64) (uint64, error) {
 	return credit, nil
 }
 
-// Intact checks every word of the page that means anything, for the session with this id: granted and
-// moves are those of each GPU. It returns ErrForged if any is not as it must be.
+// Intact checks every word of the page that means anything, for the session with this id: granted
+// and moves are those of each GPU. It returns ErrForged if any is not as it must be.
 func (u *Usage) Intact(session uint64, granted, moves []uint64) error {
 	p := (*abi.UsagePage)(u.at(0))
 	if atomic.LoadUint32(&p.Magic) != abi.UsageMagic || atomic.LoadUint32(&p.Abi) != abi.Version ||
@@ -91,12 +91,13 @@ func (u *Usage) Intact(session uint64, granted, moves []uint64) error {
 // Moves returns the count of the agent's moves on a GPU.
 func (u *Usage) Moves(gpu int) uint64 { return atomic.LoadUint64(&u.pair(gpu)[1]) }
 
-// Take takes at most limit bytes from the unused credit and returns how many it took. The tenant need
-// not help: it may be stopped, and it may take at the same time. moves is the count before; it has
-// risen by one if any bytes were taken. announce is called with the number of bytes before they are
-// taken, perhaps more than once; the last call is the one that counts. An error of it is returned.
-func (u *Usage) Take(gpu int, moves, granted, limit uint64, announce func(bytes uint64) error) (uint64,
-	error) {
+// Take takes at most limit bytes from the unused credit and returns how many it took. The tenant
+// need not help: it may be stopped, and it may take at the same time. moves is the count before; it
+// has risen by one if any bytes were taken. announce is called with the number of bytes before they
+// are taken, perhaps more than once; the last call is the one that counts. An error of it is
+// returned.
+func (u *Usage) Take(gpu int, moves, granted, limit uint64,
+	announce func(bytes uint64) error) (uint64, error) {
 	for range retriesMax {
 		credit, err := u.Credit(gpu, granted)
 		if err != nil {

@@ -1,8 +1,8 @@
 // Package proc looks at processes: who they are, from whom they descend, which program image they
 // run, and when they end. It reads /proc and pidfds and changes nothing.
 //
-// A pid alone names nobody: it is reused. A process is named by its pid and its start time, and held
-// by a pidfd.
+// A pid alone names nobody: it is reused. A process is named by its pid and its start time, and
+// held by a pidfd.
 package proc
 
 import (
@@ -195,8 +195,8 @@ func Owner(pid int) (uid uint32, err error) {
 	return 0, fmt.Errorf("process %d: no user in its status", pid)
 }
 
-// Maps tells whether a file whose path ends in suffix is mapped by a process. An error means that it
-// cannot be told.
+// Maps tells whether a file whose path ends in suffix is mapped by a process. An error means that
+// it cannot be told.
 func Maps(pid int, suffix string) (bool, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Book is memory that a test shares with its tenants, to check the agent from outside. Before a tenant
-// allocates it reserves as much in the book, so the agent must never refuse; what it holds it adds to
-// the book, so the book must never be above the cap.
+// Book is memory that a test shares with its tenants, to check the agent from outside. Before a
+// tenant allocates it reserves as much in the book, so the agent must never refuse; what it holds
+// it adds to the book, so the book must never be above the cap.
 type Book struct {
 	path string
 	page *bookPage
@@ -79,9 +79,9 @@ func (b *Book) Bury(tenant int) {
 	b.page.reserved.Add(-t.reserved.Swap(0))
 }
 
-// ChurnCommand is the command that makes a process one of the book's tenants: it allocates and frees
-// at random, at most most bytes at a time, until the book says stop or something is wrong. limit is
-// the cap in bytes.
+// ChurnCommand is the command that makes a process one of the book's tenants: it allocates and
+// frees at random, at most most bytes at a time, until the book says stop or something is wrong.
+// limit is the cap in bytes.
 func (b *Book) ChurnCommand(socket string, tenant int, seed, limit, most uint64) string {
 	return fmt.Sprintf("churn %s %s %d %d %d %d", socket, b.path, tenant, seed, limit, most)
 }
@@ -139,13 +139,15 @@ type churner struct {
 	blocks []uint64
 }
 
-// turn allocates or frees one block. The order of changes to the book is such that a kill between two
-// of them errs on the side that raises no false alarm: reserved too high, or held too low.
+// turn allocates or frees one block. The order of changes to the book is such that a kill between
+// two of them errs on the side that raises no false alarm: reserved too high, or held too low.
 func (c *churner) turn() error {
 	n := 512 * (1 + c.random.Uint64N(c.most/512))
-	if c.random.IntN(5) < 3 && c.reserve(n) { // a little more often, so that the cap is always near
+	// Allocations are a little more frequent, so that the cap is always near.
+	if c.random.IntN(5) < 3 && c.reserve(n) {
 		if err := c.tenant.Alloc(0, n); err != nil {
-			return fmt.Errorf("%d bytes with %d of %d reserved: %w", n, c.page.reserved.Load(), c.limit, err)
+			return fmt.Errorf("%d bytes with %d of %d reserved: %w", n, c.page.reserved.Load(),
+				c.limit, err)
 		}
 		c.own.held.Add(int64(n))
 		now := c.page.held.Add(int64(n))

@@ -151,7 +151,9 @@ type Closed struct {
 	Text   string
 }
 
-func (c *Closed) Error() string { return fmt.Sprintf("closed by the agent (%d): %s", c.Reason, c.Text) }
+func (c *Closed) Error() string {
+	return fmt.Sprintf("closed by the agent (%d): %s", c.Reason, c.Text)
+}
 
 // AsClosed reads a CLOSE: a *Closed, or what is wrong with it.
 func AsClosed(packet []byte) error {

@@ -119,7 +119,8 @@ func (p *Process) Signal(s unix.Signal) {
 	}
 }
 
-// Kill ends the tenant by SIGKILL, and the shell above it, and waits for what is this process's child.
+// Kill ends the tenant by SIGKILL, and the shell above it, and waits for what is this process's
+// child.
 func (p *Process) Kill() {
 	if p.ended {
 		return

@@ -30,9 +30,9 @@ const (
 	awayDefault    = 5 * time.Second
 )
 
-// Tenant is one process's session, kept up as the library keeps it: allocations are taken out of the
-// usage page where that suffices, else asked for; a lost connection is made anew, declaring what is
-// held. Its methods may be called at the same time.
+// Tenant is one process's session, kept up as the library keeps it: allocations are taken out of
+// the usage page where that suffices, else asked for; a lost connection is made anew, declaring
+// what is held. Its methods may be called at the same time.
 type Tenant struct {
 	path    string
 	program string
@@ -145,7 +145,8 @@ func (t *Tenant) Query(gpu int) (free, limit uint64, err error) {
 	}
 	var answer abi.Answer
 	t.seq++
-	err = t.roundTrip(Packet(abi.MsgQuery, t.seq, &abi.Query{Gpu: uint32(gpu)}), abi.MsgAnswer, &answer)
+	question := Packet(abi.MsgQuery, t.seq, &abi.Query{Gpu: uint32(gpu)})
+	err = t.roundTrip(question, abi.MsgAnswer, &answer)
 	return answer.Free_bytes, answer.Cap_bytes, err
 }
 
@@ -269,13 +270,14 @@ func (t *Tenant) welcome(packet []byte, fds []int) error {
 		return err
 	}
 	if len(fds) != 2 || m.Page_bytes != abi.PageBytes {
-		return fmt.Errorf("WELCOME with %d descriptors for pages of %d bytes", len(fds), m.Page_bytes)
+		return fmt.Errorf("WELCOME with %d descriptors, pages of %d bytes", len(fds), m.Page_bytes)
 	}
-	control, err := unix.Mmap(fds[0], 0, abi.PageBytes, unix.PROT_READ, unix.MAP_SHARED)
+	const reading, writing = unix.PROT_READ, unix.PROT_READ | unix.PROT_WRITE
+	control, err := unix.Mmap(fds[0], 0, abi.PageBytes, reading, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("mapping the control page: %w", err)
 	}
-	usage, err := unix.Mmap(fds[1], 0, abi.PageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	usage, err := unix.Mmap(fds[1], 0, abi.PageBytes, writing, unix.MAP_SHARED)
 	if err != nil {
 		unix.Munmap(control)
 		return fmt.Errorf("mapping the usage page: %w", err)

@@ -78,7 +78,8 @@ func decodeHello(packet []byte) (any, error) {
 	if magic := binary.LittleEndian.Uint32(packet[8:]); magic != abi.HelloMagic {
 		return nil, fmt.Errorf("HELLO with magic %#x", magic)
 	}
-	oldest, newest := binary.LittleEndian.Uint16(packet[12:]), binary.LittleEndian.Uint16(packet[14:])
+	oldest := binary.LittleEndian.Uint16(packet[12:])
+	newest := binary.LittleEndian.Uint16(packet[14:])
 	if oldest > abi.Version || newest < abi.Oldest || oldest > newest {
 		return nil, fmt.Errorf("%w: the library speaks %d to %d, the agent %d to %d",
 			ErrVersion, oldest, newest, abi.Oldest, abi.Version)
@@ -146,8 +147,8 @@ func checkSeq(h abi.Header) error {
 // Negotiated is the version that both sides of an accepted HELLO speak.
 func Negotiated(m *abi.Hello) uint16 { return min(m.Abi_newest, abi.Version) }
 
-// Text reads a zero-terminated string of a message. What cannot be printed is replaced: it ends up on
-// operators' terminals.
+// Text reads a zero-terminated string of a message. What cannot be printed is replaced: it ends up
+// on operators' terminals.
 func Text(field []int8) string {
 	var s strings.Builder
 	for _, c := range field {

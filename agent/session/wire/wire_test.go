@@ -37,6 +37,17 @@ func relabel(p []byte) []byte {
 	return p
 }
 
+func request(change func(*abi.Request)) []byte {
+	m := &abi.Request{Kind: abi.KindPlain, Bytes: 512}
+	change(m)
+	return raw(abi.MsgRequest, 7, m)
+}
+
+// versions is a HELLO that offers a range of versions.
+func versions(oldest, newest uint16) []byte {
+	return hello(func(m *abi.Hello) { m.Abi_oldest, m.Abi_newest = oldest, newest })
+}
+
 func TestDecodeAccepts(t *testing.T) {
 	for name, packet := range map[string][]byte{
 		"hello": hello(func(m *abi.Hello) {
@@ -44,57 +55,68 @@ func TestDecodeAccepts(t *testing.T) {
 			m.Held[0] = abi.Held{Uuid: [16]uint8{1}, Bytes: BytesMax}
 			m.Held[1] = abi.Held{Uuid: [16]uint8{2}}
 		}),
-		"hello of a later version": relabel(append(hello(func(m *abi.Hello) { m.Abi_newest = 9 }), 1, 2)),
-		"request":                  raw(abi.MsgRequest, 7, &abi.Request{Kind: abi.KindPlain, Bytes: 1}),
-		"request for no GPU":       raw(abi.MsgRequest, 7, &abi.Request{Gpu: 99, Kind: 3, Bytes: BytesMax}),
+		"hello of a later version": relabel(append(versions(1, 9), 1, 2)),
+		"request":                  request(func(*abi.Request) {}),
+		"request for no GPU":       request(func(m *abi.Request) { m.Gpu, m.Bytes = 99, BytesMax }),
 		"query":                    raw(abi.MsgQuery, 7, &abi.Query{}),
 		"note":                     raw(abi.MsgNote, 0, &abi.Note{Code: abi.NoteForked}),
 	} {
-		if m, err := Decode(packet); err != nil {
+		m, err := Decode(packet)
+		if err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if name == "hello of a later version" && Negotiated(m.(*abi.Hello)) != abi.Version {
-			t.Errorf("%s: negotiated %d", name, Negotiated(m.(*abi.Hello)))
+		} else if h, ok := m.(*abi.Hello); ok && Negotiated(h) != abi.Version {
+			t.Errorf("%s: negotiated %d", name, Negotiated(h))
 		}
 	}
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	request := func(change func(*abi.Request)) []byte {
-		m := &abi.Request{Kind: abi.KindPlain, Bytes: 512}
-		change(m)
-		return raw(abi.MsgRequest, 7, m)
-	}
 	whole := request(func(*abi.Request) {})
-	for want, packets := range map[string][][]byte{
-		"shorter than a header":   {{}, {1}, whole[:7]},
-		"longer than":             {make([]byte, abi.MsgBytesMax+1)},
-		"says it has":             {whole[:23], append(bytes.Clone(whole), 0)},
-		"where it has":            {relabel(bytes.Clone(whole[:23])), relabel(append(bytes.Clone(whole), 0))},
-		"unknown type":            {raw(0, 1, &abi.Query{}), raw(abi.MsgWelcome, 1, &abi.Welcome{}), raw(99, 1, &abi.Query{})},
-		"bytes asked for":         {request(func(m *abi.Request) { m.Bytes = 0 }), request(func(m *abi.Request) { m.Bytes = BytesMax + 1 })},
-		"unknown kind":            {request(func(m *abi.Request) { m.Kind = 0 }), request(func(m *abi.Request) { m.Kind = 4 })},
-		"number 0":                {raw(abi.MsgRequest, 0, &abi.Request{Kind: 1, Bytes: 1}), raw(abi.MsgQuery, 0, &abi.Query{})},
-		"reserved":                {raw(abi.MsgQuery, 1, &abi.Query{Reserved: 1}), hello(func(m *abi.Hello) { m.Reserved = 1 })},
-		"unknown code":            {raw(abi.MsgNote, 0, &abi.Note{}), raw(abi.MsgNote, 0, &abi.Note{Code: 99})},
-		"HELLO of 12":             {relabel(hello(func(*abi.Hello) {})[:12])},
-		"magic":                   {hello(func(m *abi.Hello) { m.Magic = 1 })},
-		"no common version":       {hello(func(m *abi.Hello) { m.Abi_oldest, m.Abi_newest = 2, 9 }), hello(func(m *abi.Hello) { m.Abi_oldest = 0; m.Abi_newest = 0 }), hello(func(m *abi.Hello) { m.Abi_oldest, m.Abi_newest = 1, 0 })},
-		"more than 64":            {hello(func(m *abi.Hello) { m.Held_count = 65 }), hello(func(m *abi.Hello) { m.Held_count = ^uint32(0) })},
-		"text without an end":     {hello(func(m *abi.Hello) { fill(m.Program[:]) }), hello(func(m *abi.Hello) { fill(m.Library[:]) })},
-		"bytes held":              {hello(func(m *abi.Hello) { m.Held_count = 1; m.Held[0].Bytes = BytesMax + 1 })},
-		"twice":                   {hello(func(m *abi.Hello) { m.Held_count = 2 })},
-		"HELLO of 1681 bytes":     {relabel(append(hello(func(*abi.Hello) {}), 0))},
-		"HELLO of 1679 bytes":     {relabel(hello(func(m *abi.Hello) { m.Abi_newest = 9 })[:1679])},
-		"the library speaks 2 to": {relabel(hello(func(m *abi.Hello) { m.Abi_oldest, m.Abi_newest = 2, 3 })[:16])},
+	for _, c := range []struct {
+		want   string
+		packet []byte
+	}{
+		{"shorter than a header", nil},
+		{"shorter than a header", whole[:7]},
+		{"longer than", make([]byte, abi.MsgBytesMax+1)},
+		{"says it has", whole[:23]},
+		{"says it has", append(bytes.Clone(whole), 0)},
+		{"where it has", relabel(bytes.Clone(whole[:23]))},
+		{"where it has", relabel(append(bytes.Clone(whole), 0))},
+		{"unknown type 0", raw(0, 1, &abi.Query{})},
+		{"unknown type 2", raw(abi.MsgWelcome, 1, &abi.Welcome{})},
+		{"unknown type 99", raw(99, 1, &abi.Query{})},
+		{"bytes asked for", request(func(m *abi.Request) { m.Bytes = 0 })},
+		{"bytes asked for", request(func(m *abi.Request) { m.Bytes = BytesMax + 1 })},
+		{"unknown kind", request(func(m *abi.Request) { m.Kind = 0 })},
+		{"unknown kind", request(func(m *abi.Request) { m.Kind = 4 })},
+		{"number 0", raw(abi.MsgRequest, 0, &abi.Request{Kind: 1, Bytes: 1})},
+		{"number 0", raw(abi.MsgQuery, 0, &abi.Query{})},
+		{"reserved", raw(abi.MsgQuery, 1, &abi.Query{Reserved: 1})},
+		{"reserved", hello(func(m *abi.Hello) { m.Reserved = 1 })},
+		{"unknown code", raw(abi.MsgNote, 0, &abi.Note{})},
+		{"unknown code", raw(abi.MsgNote, 0, &abi.Note{Code: 99})},
+		{"HELLO of 12", relabel(versions(1, 1)[:12])},
+		{"HELLO of 1681 bytes", relabel(append(versions(1, 1), 0))},
+		{"HELLO of 1679 bytes", relabel(versions(1, 9)[:1679])},
+		{"magic", hello(func(m *abi.Hello) { m.Magic = 1 })},
+		{"no common version", versions(2, 9)},
+		{"no common version", versions(0, 0)},
+		{"no common version", versions(1, 0)},
+		{"no common version", relabel(versions(2, 3)[:16])},
+		{"more than 64", hello(func(m *abi.Hello) { m.Held_count = 65 })},
+		{"more than 64", hello(func(m *abi.Hello) { m.Held_count = ^uint32(0) })},
+		{"text without an end", hello(func(m *abi.Hello) { fill(m.Program[:]) })},
+		{"text without an end", hello(func(m *abi.Hello) { fill(m.Library[:]) })},
+		{"bytes held", hello(func(m *abi.Hello) { m.Held_count, m.Held[0].Bytes = 1, BytesMax+1 })},
+		{"twice", hello(func(m *abi.Hello) { m.Held_count = 2 })},
 	} {
-		for _, packet := range packets {
-			m, err := Decode(packet)
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("want %q, got %v, %v", want, m, err)
-			}
-			if err != nil && errors.Is(err, ErrVersion) != (want == "no common version" || want == "the library speaks 2 to") {
-				t.Errorf("%q: wrong kind of error: %v", want, err)
-			}
+		m, err := Decode(c.packet)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("want %q, got %v, %v", c.want, m, err)
+		}
+		if errors.Is(err, ErrVersion) != (c.want == "no common version") {
+			t.Errorf("%q: wrong kind of error: %v", c.want, err)
 		}
 	}
 }
@@ -116,7 +138,8 @@ func TestText(t *testing.T) {
 }
 
 func TestEncode(t *testing.T) {
-	packet := Encode(&abi.Verdict{Header: abi.Header{Seq: 7}, Verdict: abi.Granted, Granted_bytes: 9})
+	seven := abi.Header{Seq: 7}
+	packet := Encode(&abi.Verdict{Header: seven, Verdict: abi.Granted, Granted_bytes: 9})
 	want := raw(abi.MsgVerdict, 7, &abi.Verdict{Verdict: abi.Granted, Granted_bytes: 9})
 	if !bytes.Equal(packet, want) {
 		t.Errorf("got %x, want %x", packet, want)

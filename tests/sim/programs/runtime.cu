@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#define MEBIBYTE ((size_t)1 << 20)
+
 __device__ int counters[4] = {10, 20, 30, 40};
 __constant__ int factor = 3;
 
@@ -40,7 +42,7 @@ static void *launch_in_thread(void *) {
 static void check_symbols() {
     int values[4], larger = 5;
     void *address = nullptr;
-    size_t free_bytes, total_bytes;
+    size_t free_bytes, total_bytes, free_before;
     scale_counters<<<1, 4>>>();
     must_launch("scale_counters");
     must(cudaMemcpyFromSymbol(values, &counters, sizeof(values)), "cudaMemcpyFromSymbol");
@@ -55,8 +57,11 @@ static void check_symbols() {
     must(cudaGetSymbolAddress(&address, &counters), "cudaGetSymbolAddress");
     must(cudaMemcpy(values, address, sizeof(values), cudaMemcpyDeviceToHost), "cudaMemcpy");
     expect(values[3] == 10 * 9 * 5, "the same through its address");
+    must(cudaMemGetInfo(&free_before, &total_bytes), "cudaMemGetInfo");
+    must(cudaMalloc(&address, MEBIBYTE), "cudaMalloc");
     must(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-    expect(free_bytes > 0 && free_bytes < total_bytes, "memory in use");
+    expect(free_bytes + MEBIBYTE <= free_before && free_before <= total_bytes, "memory in use");
+    must(cudaFree(address), "cudaFree");
 }
 
 static void check_properties() {

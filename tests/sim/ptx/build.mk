@@ -1,5 +1,5 @@
-# The PTX interpreter's tests. Its objects are the simulated driver's (tests/sim/build.mk), once plain
-# and once under the address and undefined-behaviour sanitisers.
+# The PTX interpreter's tests. Its objects are the simulated driver's (tests/sim/build.mk), plain and
+# under the sanitisers.
 
 PTX_DIR := tests/sim/ptx
 PTX_TEST_DIR := $(PTX_DIR)/test
@@ -18,31 +18,37 @@ PTX_CUDA_FLAGS := -x cuda -nocudainc -nocudalib --cuda-gpu-arch=sm_70 -Wall -Wex
 PTX_DEVICE_FLAGS := $(PTX_CUDA_FLAGS) -Xclang -target-feature -Xclang +ptx64 --cuda-device-only -S
 
 TEST_TARGETS += ptx-test
-SANITIZE_TARGETS += ptx-asan
+SANITIZE_TARGETS += ptx-asan ptx-tsan
 GENERATE_TARGETS += ptx-generate
 FUZZ_TARGETS += fuzz-ptx
 
 # One kind of build: the test programs against the driver's objects of that kind.
 define PTX_KIND
-PTX_OBJECTS_$(1) := $$(patsubst $(PTX_DIR)/%.c,$(SIM_OUT)/$(1)/ptx/%.o,$$(wildcard $(PTX_DIR)/*.c))
+PTX_ARCHIVE_$(1) := $(PTX_OUT)/$(1)/libptx.a
 PTX_PROGRAMS_$(1) := $(PTX_TESTS:%=$(PTX_OUT)/$(1)/test_%)
 
-$(PTX_OUT)/$(1)/test_%: $(PTX_TEST_DIR)/test_%.c $(PTX_TEST_DIR)/harness.c $(PTX_TEST_DIR)/cases.c \
-  $(PTX_TEST_HEADERS) $$(PTX_OBJECTS_$(1))
+$(PTX_OUT)/$(1)/libptx.a: $(patsubst $(PTX_DIR)/%.c,$(SIM_OUT)/$(1)/ptx/%.o,\
+  $(wildcard $(PTX_DIR)/*.c))
 	@mkdir -p $$(@D)
-	$$(CC) $$(PTX_CFLAGS) $$(SIM_EXTRA_$(1)) -o $$@ $$(filter %.c,$$^) $$(PTX_OBJECTS_$(1)) -lm
+	rm -f $$@
+	$$(AR) rcs $$@ $$^
+
+$(PTX_OUT)/$(1)/test_%: $(PTX_TEST_DIR)/test_%.c $(PTX_TEST_DIR)/harness.c $(PTX_TEST_DIR)/cases.c \
+  $(PTX_TEST_HEADERS) $$(PTX_ARCHIVE_$(1))
+	@mkdir -p $$(@D)
+	$$(CC) $$(PTX_CFLAGS) $$(SIM_EXTRA_$(1)) -o $$@ $$(filter %.c,$$^) $$(PTX_ARCHIVE_$(1)) -lm
 
 $(PTX_OUT)/$(1)/mutate: $(PTX_TEST_DIR)/mutate.c $(PTX_TEST_DIR)/fuzz.c $(PTX_TEST_HEADERS) \
-  $$(PTX_OBJECTS_$(1))
+  $$(PTX_ARCHIVE_$(1))
 	@mkdir -p $$(@D)
-	$$(CC) $$(PTX_CFLAGS) $$(SIM_EXTRA_$(1)) -o $$@ $$(filter %.c,$$^) $$(PTX_OBJECTS_$(1)) -lm
+	$$(CC) $$(PTX_CFLAGS) $$(SIM_EXTRA_$(1)) -o $$@ $$(filter %.c,$$^) $$(PTX_ARCHIVE_$(1)) -lm
 
 $(PTX_OUT)/$(1)/differential: $(PTX_OUT)/differential.o $(PTX_TEST_DIR)/harness.c \
-  $$(PTX_OBJECTS_$(1))
+  $$(PTX_ARCHIVE_$(1))
 	@mkdir -p $$(@D)
 	$$(CC) $$(PTX_CFLAGS) $$(SIM_EXTRA_$(1)) -o $$@ $$^ -lm
 endef
-$(foreach kind,plain asan,$(eval $(call PTX_KIND,$(kind))))
+$(foreach kind,plain asan tsan,$(eval $(call PTX_KIND,$(kind))))
 
 # Both sides of the differential test are clang's.
 $(PTX_OUT)/differential.o: $(PTX_TEST_DIR)/differential.c $(PTX_TEST_DIR)/differential.inc \
@@ -73,6 +79,11 @@ ptx-asan: $(PTX_PROGRAMS_asan) $(PTX_OUT)/asan/mutate $(call PTX_DIFFERENTIAL_NE
 	for test in $(PTX_PROGRAMS_asan); do $$test; done
 	$(call PTX_DIFFERENTIAL,asan)
 	$(PTX_OUT)/asan/mutate $(PTX_CORPUS)
+
+# Several launches of one module at once.
+.PHONY: ptx-tsan
+ptx-tsan: $(PTX_OUT)/tsan/test_memory
+	$<
 
 .PHONY: ptx-generate
 ptx-generate:

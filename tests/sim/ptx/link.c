@@ -78,10 +78,10 @@ static bool find_reach(struct sim_ptx_parser *p, struct reach *r) {
     for (uint32_t k = 0; k < p->call_use_count; k++)
         add_reach(r, p->calls[k].user, p->calls[k].used);
     // What a variable points to may be called by any kernel.
-    for (uint32_t k = 0; k < p->data_fixup_count; k++)
-        for (uint32_t f = 0; p->data_fixups[k].is_function && f < count; f++)
-            if (m->functions[f].is_entry)
-                add_reach(r, f, p->data_fixups[k].symbol);
+    for (uint32_t f = 0; f < count; f++)
+        for (uint32_t e = 0; m->functions[f].is_pointed_to && e < count; e++)
+            if (m->functions[e].is_entry)
+                add_reach(r, e, f);
     for (uint32_t via = 0; via < count; via++)
         for (uint32_t from = 0; from < count; from++)
             for (uint32_t w = 0; reaches(r, from, via) && w < r->words; w++)
@@ -238,6 +238,11 @@ static void link_variables(struct sim_ptx_parser *p) {
     }
 }
 
+static bool ends_at_once(const struct sim_ptx_insn *i) {
+    return i->guard == SIM_PTX_OPERAND_ONE && !i->guard_skips &&
+           (i->run == sim_ptx_run_return || i->run == sim_ptx_run_exit);
+}
+
 void sim_ptx_link(struct sim_ptx_parser *p) {
     struct sim_ptx_module *m = p->module;
     check_calls(p);
@@ -250,5 +255,6 @@ void sim_ptx_link(struct sim_ptx_parser *p) {
         f->info.local_bytes = f->frame_bytes;
         f->info.ptx_version = m->ptx_version;
         f->info.target = m->target;
+        f->info.empty = f->is_defined && ends_at_once(&m->code[f->code]);
     }
 }

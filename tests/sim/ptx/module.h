@@ -98,7 +98,7 @@ struct sim_ptx_function {
     struct sim_ptx_function_info info;
     struct sim_ptx_module *module;
     uint32_t index;
-    bool is_entry, is_defined, uses_shared;
+    bool is_entry, is_defined, is_pointed_to, uses_shared;
     uint32_t formals, returns_count;  // the returns, then the info.param_count parameters
     uint32_t code;                    // its first instruction
     uint32_t image, slots;            // of a frame, in the module's slots

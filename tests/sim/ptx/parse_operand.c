@@ -73,15 +73,18 @@ static bool split_number(struct sim_ptx_text name, uint32_t *prefix_bytes, uint3
 const struct sim_ptx_symbol *sim_ptx_find(struct sim_ptx_parser *p, struct sim_ptx_text name) {
     if (sim_ptx_failed(p))
         return NULL;
-    const struct sim_ptx_symbol *exact = sim_ptx_symbol_find(&p->symbols, name);
+    struct sim_ptx_symbol *exact = sim_ptx_symbol_find(&p->symbols, name);
     const struct sim_ptx_symbol *range = NULL;
     uint32_t prefix_bytes, number;
     if (split_number(name, &prefix_bytes, &number))
         range = sim_ptx_symbol_find(&p->symbols, (struct sim_ptx_text){name.at, prefix_bytes});
     if (range && (range->kind != SIM_PTX_SYMBOL_RANGE || number >= range->count))
         range = NULL;
-    if (exact && !(range && range->scope > exact->scope))
+    if (exact && !(range && range->scope > exact->scope)) {
+        if (exact->kind == SIM_PTX_SYMBOL_REGISTER && exact->index == SIM_PTX_NO_SLOT)
+            exact->index = sim_ptx_new_register(p);
         return exact->kind != SIM_PTX_SYMBOL_RANGE ? exact : NULL;
+    }
     if (!range)
         return NULL;
     uint8_t bytes = range->bytes;

@@ -83,8 +83,7 @@ void sim_ptx_parse_registers(struct sim_ptx_parser *p) {
             return;
         symbol->bytes = (uint8_t)bytes;
         symbol->count = count;
-        if (!is_range)
-            symbol->index = sim_ptx_new_register(p);
+        symbol->index = SIM_PTX_NO_SLOT;  // until it is used: many are not
     } while (sim_ptx_accept(p, ','));
     sim_ptx_expect(p, ';');
 }
@@ -129,6 +128,8 @@ static void parse_symbol_value(struct sim_ptx_parser *p, uint32_t data, uint64_t
         sim_ptx_fail(p, 0, "no variable or function:", name, "");
         return;
     }
+    if (symbol->kind == SIM_PTX_SYMBOL_FUNCTION)
+        p->module->functions[symbol->index].is_pointed_to = true;
     struct sim_ptx_data_fixup fixup = {
         .data = data,
         .offset = offset,

@@ -12,6 +12,7 @@
 #define SIM_PTX_OPERANDS_MAX 8
 #define SIM_PTX_TEMPORARIES_MAX 24
 #define SIM_PTX_VECTOR_MAX 4
+#define SIM_PTX_NO_SLOT UINT32_MAX    // the index of a register that has not been used
 #define SIM_PTX_RECENT_CONSTANTS 256  // that are found again instead of made anew
 
 // The initial bytes of a variable, from its start; the rest is zero.
@@ -178,7 +179,8 @@ char sim_ptx_letter(char kind, uint32_t bytes);
 // Splits an address for an instruction of `space`: the base operand and offset, and where they lie.
 uint32_t sim_ptx_address(struct sim_ptx_parser *, const struct sim_ptx_operand *, uint8_t *space,
                          int64_t *offset);
-// A register by name, made if a range has it; NULL if none.
+// The symbol of a name, or NULL. A register gets its slot at its first use, and one of a range its
+// symbol, too.
 const struct sim_ptx_symbol *sim_ptx_find(struct sim_ptx_parser *, struct sim_ptx_text name);
 
 // Removes a qualifier from the opcode; returns whether it was there.

@@ -48,7 +48,6 @@ enum sim_ptx_code {
     SIM_PTX_STACK_ERROR =
         714,  // calls nested deeper than SIM_PTX_CALL_DEPTH_MAX, or local memory full
     SIM_PTX_MISALIGNED_ADDRESS = 716,
-    SIM_PTX_INVALID_ADDRESS_SPACE = 717,
     SIM_PTX_INVALID_PC = 718,  // an indirect call to what is no function
     SIM_PTX_LAUNCH_FAILED =
         719,  // trap, or threads that wait at a barrier which can never complete
@@ -94,6 +93,7 @@ struct sim_ptx_function_info {
     uint32_t block_required[3];  // from .reqntid; zeros where absent
     uint32_t ptx_version;        // major * 10 + minor
     uint32_t target;             // sm_NN: NN
+    bool empty;                  // the first instruction ends the thread: a launch changes nothing
 };
 
 struct sim_ptx_variable {
@@ -141,7 +141,7 @@ struct sim_ptx_launch {
 
 struct sim_ptx_outcome {
     uint64_t instructions;  // executed, all threads together
-    uint64_t address;       // the bad address, for codes 700, 716 and 717
+    uint64_t address;       // the bad address, for codes 700 and 716
     uint32_t line;          // of the PTX text, where execution stopped; 0 without an error
     uint32_t block[3], thread[3];
 };

@@ -76,6 +76,7 @@ static void test_functions(void) {
     CHECK(!sim_ptx_function(m, "helper") && !sim_ptx_function_at(m, 2), "kernels only");
     CHECK(sim_ptx_function_at(m, 1) == sim_ptx_function(m, "second"), "order");
     CHECK(sim_ptx_info(sim_ptx_function(m, "second"))->static_shared_bytes == 100, "shared");
+    CHECK(info->empty && !sim_ptx_info(sim_ptx_function(m, "second"))->empty, "empty");
 
     uint8_t params[40] = {0};
     struct sim_ptx_launch l = {
