@@ -12,11 +12,16 @@ CLANG_FORMAT ?= clang-format
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1)
 GO_LDFLAGS := -X main.version=$(VERSION)
 
+# go-nvml declares NVML's older functions, which are marked as deprecated: nothing to tell a reader.
+export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
+
 BUILD_TARGETS :=
 TEST_TARGETS :=
 SANITIZE_TARGETS :=
 GENERATE_TARGETS :=
 BENCH_TARGETS :=
+FUZZ_TARGETS :=
+FUZZ_SECONDS ?= 60
 
 -include cgo/build.mk
 -include tests/sim/build.mk
@@ -76,6 +81,11 @@ e2e: build
 .PHONY: chaos
 chaos: build
 	$(GO) test -count=1 -timeout 20m ./tests/chaos/...
+
+## fuzz: feed damaged input to every parser, FUZZ_SECONDS (60) each
+.PHONY: fuzz
+fuzz: $(BUILD)/libweir.so $(FUZZ_TARGETS)
+	tests/fuzz.sh $(FUZZ_SECONDS)
 
 ## bench: print measured figures beside what was promised; SECTION=name runs one part, LONG=1 fully
 .PHONY: bench

@@ -16,7 +16,7 @@ struct weir_charge {
     struct weir_state *state;  // NULL: calls pass through, nothing is charged
     uint32_t gpu;
     uint32_t kind;  // enum weir_kind
-    uint64_t context;
+    uint32_t owner;
     uint64_t bytes;  // owned for this allocation
 };
 
@@ -39,14 +39,21 @@ struct weir_discharge {
 
 // Before the driver is called to free. CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY in a signal
 // handler that interrupted this thread at its books.
-CUresult weir_discharge_begin(struct weir_discharge *discharge);
+CUresult weir_discharge_begin(struct weir_discharge *discharge, CUdeviceptr pointer);
 
 // Gives the charge of an allocation back if the driver has freed it; one that is not known has
 // none.
 void weir_discharge_end(const struct weir_discharge *discharge, CUresult result,
                         CUdeviceptr pointer);
 
-// Gives back what is still charged for a context that has ended, allocations up to `stamp`.
-void weir_discharge_context(struct weir_state *state, uint64_t context, uint64_t stamp);
+// Before the driver is called to end a context: retires its owners. A ticket for the two below; 0
+// where nothing can have been charged.
+uint32_t weir_context_retire(struct weir_state **state, uint64_t context);
+
+// The context goes on.
+void weir_context_restore(struct weir_state *state, uint32_t ticket);
+
+// The context has ended: gives back what it was still charged.
+void weir_context_ended(struct weir_state *state, uint32_t ticket);
 
 #endif

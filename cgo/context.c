@@ -1,32 +1,33 @@
 // context.c: the ends of contexts. What a context holds is freed with it, and so is what it was
-// charged.
-//
-// Which allocations are meant is settled before the driver is called, by the stamp of the latest
-// one: the driver may give the same handle to a new context while we still look for those of the
-// old.
+// charged. owner.h says why its owners are retired before the driver is called.
 #include "charge.h"
 #include "hooks.h"
 
-// The stamp of the latest allocation, or 0 where nothing can have been charged.
-static uint64_t latest_stamp(struct weir_state **state) {
-    return weir_enforced(state) ? __atomic_load_n(&(*state)->stamp, __ATOMIC_ACQUIRE) : 0;
+static uint64_t handle_of(CUcontext context) {
+    return (uint64_t)(uintptr_t)context;
+}
+
+// After the driver was asked to end a context.
+static void settle(struct weir_state *state, uint32_t ticket, int ended) {
+    if (ended)
+        weir_context_ended(state, ticket);
+    else
+        weir_context_restore(state, ticket);
 }
 
 CUresult weir_cuCtxDestroy_v2(CUcontext context) {
     struct weir_state *state;
-    uint64_t stamp = latest_stamp(&state);
+    uint32_t ticket = weir_context_retire(&state, handle_of(context));
     CUresult result = WEIR_REAL(cuCtxDestroy_v2)(context);
-    if (result == CUDA_SUCCESS && stamp)
-        weir_discharge_context(state, (uint64_t)(uintptr_t)context, stamp);
+    settle(state, ticket, result == CUDA_SUCCESS);
     return result;
 }
 
 CUresult weir_cuCtxDestroy(CUcontext context) {
     struct weir_state *state;
-    uint64_t stamp = latest_stamp(&state);
+    uint32_t ticket = weir_context_retire(&state, handle_of(context));
     CUresult result = WEIR_REAL(cuCtxDestroy)(context);
-    if (result == CUDA_SUCCESS && stamp)
-        weir_discharge_context(state, (uint64_t)(uintptr_t)context, stamp);
+    settle(state, ticket, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -60,17 +61,16 @@ CUresult weir_cuCtxAttach(CUcontext *context, unsigned flags) {
     struct weir_state *state;
     CUresult result = WEIR_REAL(cuCtxAttach)(context, flags);
     if (result == CUDA_SUCCESS && context && weir_enforced(&state))
-        count_attached(state, (uint64_t)(uintptr_t)*context, 1);
+        count_attached(state, handle_of(*context), 1);
     return result;
 }
 
 CUresult weir_cuCtxDetach(CUcontext context) {
     struct weir_state *state;
-    uint64_t stamp = latest_stamp(&state);
+    uint32_t ticket = weir_context_retire(&state, handle_of(context));
     CUresult result = WEIR_REAL(cuCtxDetach)(context);
-    if (result == CUDA_SUCCESS && weir_enforced(&state) &&
-        !count_attached(state, (uint64_t)(uintptr_t)context, -1))
-        weir_discharge_context(state, (uint64_t)(uintptr_t)context, stamp);
+    settle(state, ticket,
+           result == CUDA_SUCCESS && ticket && !count_attached(state, handle_of(context), -1));
     return result;
 }
 
@@ -80,63 +80,56 @@ CUresult weir_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     if (result != CUDA_SUCCESS || !context || (unsigned)device >= WEIR_ORDINALS_MAX ||
         weir_passing() || weir_enter(&state) != WEIR_MODE_ENFORCED)
         return result;
-    __atomic_store_n(&state->gpus[device].primary, (uint64_t)(uintptr_t)*context, __ATOMIC_RELAXED);
+    __atomic_store_n(&state->gpus[device].primary, handle_of(*context), __ATOMIC_RELAXED);
     return result;
 }
 
-// Takes the charges of a device's primary context back, if that has ended.
-static void end_primary(struct weir_state *state, CUdevice device, uint64_t stamp) {
-    uint64_t context = __atomic_load_n(&state->gpus[device].primary, __ATOMIC_RELAXED);
-    if (context)
-        weir_discharge_context(state, context, stamp);
+// Retires the owners of a device's primary context; 0 where none is known.
+static uint32_t retire_primary(struct weir_state **state, CUdevice device) {
+    if ((unsigned)device >= WEIR_ORDINALS_MAX || !weir_enforced(state))
+        return 0;
+    uint64_t context = __atomic_load_n(&(*state)->gpus[device].primary, __ATOMIC_RELAXED);
+    return context ? weir_context_retire(state, context) : 0;
 }
 
-// The last release ends the primary context, a reset does in any case. Where another thread retains
-// it anew between the release and our look, its charges stay until their addresses are used again.
-static void after_release(struct weir_state *state, CUdevice device, uint64_t stamp,
-                          CUresult result) {
+// The last release ends the primary context. Where another thread retains it anew between the
+// release and our look, its charges stay until their addresses are used again.
+static int primary_ended(CUdevice device) {
     unsigned flags;
-    int active = 1;
-    if (result != CUDA_SUCCESS || !stamp || (unsigned)device >= WEIR_ORDINALS_MAX)
-        return;
-    if (WEIR_REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && !active)
-        end_primary(state, device, stamp);
-}
-
-static void after_reset(struct weir_state *state, CUdevice device, uint64_t stamp,
-                        CUresult result) {
-    if (result == CUDA_SUCCESS && stamp && (unsigned)device < WEIR_ORDINALS_MAX)
-        end_primary(state, device, stamp);
+    int active;
+    return WEIR_REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS &&
+           !active;
 }
 
 CUresult weir_cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     struct weir_state *state;
-    uint64_t stamp = latest_stamp(&state);
+    uint32_t ticket = retire_primary(&state, device);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxRelease_v2)(device);
-    after_release(state, device, stamp, result);
+    settle(state, ticket, ticket && result == CUDA_SUCCESS && primary_ended(device));
     return result;
 }
 
 CUresult weir_cuDevicePrimaryCtxRelease(CUdevice device) {
     struct weir_state *state;
-    uint64_t stamp = latest_stamp(&state);
+    uint32_t ticket = retire_primary(&state, device);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxRelease)(device);
-    after_release(state, device, stamp, result);
+    settle(state, ticket, ticket && result == CUDA_SUCCESS && primary_ended(device));
     return result;
 }
 
+// A reset ends it in any case.
 CUresult weir_cuDevicePrimaryCtxReset_v2(CUdevice device) {
     struct weir_state *state;
-    uint64_t stamp = latest_stamp(&state);
+    uint32_t ticket = retire_primary(&state, device);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxReset_v2)(device);
-    after_reset(state, device, stamp, result);
+    settle(state, ticket, result == CUDA_SUCCESS);
     return result;
 }
 
 CUresult weir_cuDevicePrimaryCtxReset(CUdevice device) {
     struct weir_state *state;
-    uint64_t stamp = latest_stamp(&state);
+    uint32_t ticket = retire_primary(&state, device);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxReset)(device);
-    after_reset(state, device, stamp, result);
+    settle(state, ticket, result == CUDA_SUCCESS);
     return result;
 }

@@ -95,7 +95,7 @@ CUresult weir_cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned *pitch, unsigned
 
 CUresult weir_cuMemFree_v2(CUdeviceptr pointer) {
     struct weir_discharge discharge;
-    CUresult result = weir_discharge_begin(&discharge);
+    CUresult result = weir_discharge_begin(&discharge, pointer);
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemFree_v2)(pointer);
@@ -105,7 +105,7 @@ CUresult weir_cuMemFree_v2(CUdeviceptr pointer) {
 
 CUresult weir_cuMemFree(CUdeviceptr_v1 pointer) {
     struct weir_discharge discharge;
-    CUresult result = weir_discharge_begin(&discharge);
+    CUresult result = weir_discharge_begin(&discharge, pointer);
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemFree)(pointer);
@@ -117,7 +117,7 @@ CUresult weir_cuMemFree(CUdeviceptr_v1 pointer) {
 // of the stream's work too early.
 static CUresult free_async(cuMemFreeAsync_fn *real, CUdeviceptr pointer, CUstream stream) {
     struct weir_discharge discharge;
-    CUresult result = weir_discharge_begin(&discharge);
+    CUresult result = weir_discharge_begin(&discharge, pointer);
     if (result != CUDA_SUCCESS)
         return result;
     result = real(pointer, stream);

@@ -95,9 +95,9 @@ struct weir_state {
     // so that no reader ever meets a hole. NULL before. Pointers are also read without the lock.
     struct weir_usage_page *usage;
     const struct weir_control_page *control;
-    uint64_t stamp;
 
     struct weir_table table;
+    struct weir_owners owners;
     struct weir_gpu gpus[WEIR_ORDINALS_MAX];
 
     // The connection, written by the helper.

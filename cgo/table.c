@@ -12,9 +12,11 @@
 #define LINES (WEIR_BUCKET_BYTES / (LINE_ENTRIES * sizeof(struct weir_entry)))
 #define LINE_MASK (LINES - 1)
 // A bucket splits when an entry would lie further from its home than this, in lines.
-#define DISTANCE_MAX 16u
+#define DISTANCE_MAX 8u
 #define PASSED_MAX 127u
 #define DEPTH_MASK ((uintptr_t)WEIR_BUCKET_BYTES - 1)
+// The place of the recent entry that waits for its bucket.
+#define LEAVING WEIR_RECENT_ENTRIES
 
 struct line {
     struct weir_entry entries[LINE_ENTRIES];
@@ -23,13 +25,11 @@ struct line {
 _Static_assert(sizeof(struct line) == 64, "an entry or a line resized");
 _Static_assert((LINES & LINE_MASK) == 0, "lines are masked");
 
-// The driver's addresses are multiples of 512: those in the same 2 KiB share a hash, and so a line.
-// Lower bits count as well, lest another alignment make a crowd. Multiply and fold, twice: every
-// bit of the result depends on every bit that goes in. The top bits choose the bucket, the bottom
-// ones the line.
+// Multiply and fold, twice: every bit of the result depends on every bit of the pointer, and
+// pointers differ in few bits and are multiples of 512. The top bits choose the bucket, the bottom
+// ones the line, others the place among the recent entries.
 static uint64_t hash_of(uint64_t pointer) {
-    uint64_t x = (pointer >> 11) | (pointer << 55);
-    x ^= x >> 32;
+    uint64_t x = pointer ^ (pointer >> 32);
     x *= 0x9e3779b97f4a7c15u;
     x ^= x >> 29;
     x *= 0xbf58476d1ce4e5b9u;
@@ -44,9 +44,8 @@ static struct line *lines_of(uintptr_t word) {
     return (struct line *)(word & ~DEPTH_MASK);
 }
 
-// Where a pointer lies while it is recent. Neighbours do not share this place.
-static uint32_t recent_place(uint64_t pointer, uint64_t hash) {
-    return (uint32_t)(hash + (pointer >> 9)) & (WEIR_RECENT_ENTRIES - 1);
+static uint32_t recent_place(uint64_t hash) {
+    return (uint32_t)(hash >> 8) & (WEIR_RECENT_ENTRIES - 1);
 }
 
 // A bucket not in use holds the address of the next one.
@@ -91,14 +90,14 @@ static struct line *new_bucket(struct weir_table *table) {
     return bucket;
 }
 
-// The entry of a pointer in a line, or NULL; 0 finds an empty one.
+// The entry of a pointer in a line, or NULL; 0 finds an empty one. Compares all: a branch on where
+// it lies would be mispredicted.
 static struct weir_entry *find_in_line(struct line *line, uint64_t pointer) {
+    uint32_t found = 0;
     for (uint32_t i = 0; i < LINE_ENTRIES; i++)
-        if (line->entries[i].pointer == pointer)
-            return &line->entries[i];
-    return NULL;
+        found |= (uint32_t)(line->entries[i].pointer == pointer) << i;
+    return found ? &line->entries[__builtin_ctz(found)] : NULL;
 }
-
 // The entry of a pointer in a bucket, or NULL. *distance: how far from its home, in lines.
 static struct weir_entry *find(struct line *lines, uint64_t hash, uint64_t pointer,
                                uint32_t *distance) {
@@ -208,15 +207,39 @@ static int put_in_bucket(struct weir_table *table, const struct weir_entry *entr
     }
 }
 
+// What this reads may be changing: then it fetches something else, and nothing is lost.
+__attribute__((no_sanitize("thread"))) void weir_table_prefetch(const struct weir_table *table,
+                                                                uint64_t pointer) {
+    const uintptr_t *directory = table->directory;
+    uint64_t hash = hash_of(pointer), depth = table->depth;
+    if (!directory || !depth || depth > WEIR_TABLE_DEPTH_MAX)
+        return;
+    const struct line *lines = lines_of(directory[hash >> (64 - depth)]);
+    __builtin_prefetch(&lines[hash & LINE_MASK], 1);
+}
+
+// Makes room at a place for recent entries. An older entry that gives way to one of the same
+// pointer goes to `old`. 0, ENOMEM or ENOSPC.
+static int make_room(struct weir_table *table, uint32_t place, struct weir_entry *old) {
+    struct weir_entry *leaving = &table->recent[LEAVING];
+    int rc = leaving->pointer ? put_in_bucket(table, leaving, old) : 0;
+    if (rc)
+        return rc;
+    *leaving = table->recent[place];
+    table->recent_stamp[LEAVING] = table->recent_stamp[place];
+    weir_table_prefetch(table, leaving->pointer);
+    return 0;
+}
+
 int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
                    struct weir_entry *old) {
-    uint32_t place = recent_place(entry->pointer, hash_of(entry->pointer));
+    uint32_t place = recent_place(hash_of(entry->pointer));
     struct weir_entry *recent = &table->recent[place];
     old->pointer = 0;
     if (recent->pointer == entry->pointer) {
         *old = *recent;
     } else if (recent->pointer) {
-        int rc = put_in_bucket(table, recent, old);
+        int rc = make_room(table, place, old);
         if (rc)
             return rc;
     }
@@ -246,23 +269,31 @@ static int replaced_since(const struct weir_table *table, uint64_t pointer, uint
     return table->replacements >= WEIR_REPLACED_MAX;
 }
 
+// Removes a recent entry, if it is that of `pointer` and no younger than `stamp`.
+static int take_recent(struct weir_table *table, uint32_t place, uint64_t pointer, uint64_t stamp,
+                       struct weir_entry *out) {
+    struct weir_entry *entry = &table->recent[place];
+    if (entry->pointer != pointer || table->recent_stamp[place] > stamp)
+        return 0;
+    *out = *entry;
+    entry->pointer = 0;
+    table->entries--;
+    return 1;
+}
+
 int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
                     struct weir_entry *out) {
     uint64_t hash = hash_of(pointer);
-    uint32_t distance, place = recent_place(pointer, hash);
-    struct weir_entry *entry = &table->recent[place];
+    uint32_t distance;
     if (!pointer)
         return ENOENT;
-    if (entry->pointer == pointer && table->recent_stamp[place] <= stamp) {
-        *out = *entry;
-        entry->pointer = 0;
-        table->entries--;
+    if (take_recent(table, recent_place(hash), pointer, stamp, out) ||
+        take_recent(table, LEAVING, pointer, stamp, out))
         return 0;
-    }
     if (!table->directory || !table->directory[0])
         return ENOENT;
     struct line *lines = lines_of(table->directory[directory_index(table, hash)]);
-    entry = find(lines, hash, pointer, &distance);
+    struct weir_entry *entry = find(lines, hash, pointer, &distance);
     if (!entry || replaced_since(table, pointer, stamp))
         return ENOENT;
     *out = *entry;
@@ -286,7 +317,7 @@ static int sweeps(struct weir_table *table, const struct weir_entry *entry,
 int weir_table_sweep(struct weir_table *table, uint64_t *cursor, struct weir_owners *owners,
                      uint32_t ticket, uint64_t *freed_bytes) {
     // Recent entries first: what moves from there into buckets later has other owners.
-    for (uint32_t i = 0; i < WEIR_RECENT_ENTRIES && *cursor == 0; i++)
+    for (uint32_t i = 0; i <= LEAVING && *cursor == 0; i++)
         if (sweeps(table, &table->recent[i], owners, ticket, freed_bytes))
             table->recent[i].pointer = 0;
     if (!table->directory || !table->directory[0])

@@ -61,8 +61,10 @@ struct weir_table {
     uint64_t entries;
     uint64_t replacements;  // how many there were; the latest are in `replaced`
     struct weir_replaced replaced[WEIR_REPLACED_MAX];
-    struct weir_entry recent[WEIR_RECENT_ENTRIES];
-    uint64_t recent_stamp[WEIR_RECENT_ENTRIES];
+    // The last place is that of the entry which had to leave its own last: it goes into its bucket
+    // when the next one comes, and the bucket's line has got into the cache by then.
+    struct weir_entry recent[WEIR_RECENT_ENTRIES + 1];
+    uint64_t recent_stamp[WEIR_RECENT_ENTRIES + 1];
 };
 
 // The stamp of the latest put. Needs no lock: who frees has seen the put of what it frees.
@@ -80,6 +82,9 @@ int weir_table_feed(struct weir_table *table, void *memory);
 // old->pointer is 0.
 int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
                    struct weir_entry *old);
+
+// Fetches into the cache what weir_table_take will look at. Needs no lock.
+void weir_table_prefetch(const struct weir_table *table, uint64_t pointer);
 
 // Removes the entry of `pointer` that is no younger than `stamp` into `out`. 0, or ENOENT.
 int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,

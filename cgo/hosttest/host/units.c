@@ -48,27 +48,41 @@ int test_lock(void) {
 // has an older entry, which the table may keep for a while: all that is known of those is their
 // sum.
 struct model {
+    struct weir_table table;
+    struct weir_owners owners;
     struct weir_entry entries[MODEL_ENTRIES];
     uint64_t live;
     uint64_t older;
     uint64_t older_bytes;
+    uint64_t stride;
+    uint64_t seed;
 };
 
 static int differs(const struct weir_entry *a, const struct weir_entry *b) {
-    return a->pointer != b->pointer || a->bytes != b->bytes || a->context != b->context ||
-           a->stamp != b->stamp || a->gpu != b->gpu;
+    return a->pointer != b->pointer || a->bytes != b->bytes || a->owner != b->owner;
 }
 
-static int put(struct weir_table *table, struct model *model, struct weir_entry *slot,
-               const struct weir_entry *entry) {
-    struct weir_entry old;
+// Feeds the table until it takes the entry.
+static int put_fed(struct weir_table *table, const struct weir_entry *entry,
+                   struct weir_entry *old) {
     int rc;
-    while ((rc = weir_table_put(table, entry, &old)) == ENOMEM) {
+    while ((rc = weir_table_put(table, entry, old)) == ENOMEM) {
         void *memory = aligned_alloc(WEIR_BUCKET_BYTES, WEIR_TABLE_FEED_BYTES);
         memset(memory, 0, WEIR_TABLE_FEED_BYTES);
         if (weir_table_feed(table, memory) != 0)
-            return 1;
+            return EBUSY;
     }
+    return rc;
+}
+
+static int put(struct model *model, uint64_t i, uint64_t context) {
+    struct weir_entry *slot = &model->entries[i], old;
+    struct weir_entry entry = {
+        .pointer = (i + 1) * model->stride,
+        .bytes = test_random(&model->seed) % 1000 * 512,
+        .owner = (uint16_t)weir_owner_use(&model->owners, context, (uint32_t)context % 64),
+    };
+    int rc = put_fed(&model->table, &entry, &old);
     if (slot->pointer) {
         model->older++;
         model->older_bytes += slot->bytes;
@@ -76,16 +90,18 @@ static int put(struct weir_table *table, struct model *model, struct weir_entry 
     if (old.pointer) {
         model->older--;
         model->older_bytes -= old.bytes;
+        weir_owner_release(&model->owners, old.owner);
     }
     model->live += !slot->pointer;
-    *slot = *entry;
+    *slot = entry;
     return rc != 0;
 }
 
-static int take(struct weir_table *table, struct model *model, struct weir_entry *slot,
-                uint64_t pointer) {
-    struct weir_entry found;
-    int rc = weir_table_take(table, pointer, UINT64_MAX, &found);
+static int take(struct model *model, uint64_t i) {
+    struct weir_entry *slot = &model->entries[i], found;
+    int rc = weir_table_take(&model->table, (i + 1) * model->stride, UINT64_MAX, &found);
+    if (rc == 0)
+        weir_owner_release(&model->owners, found.owner);
     if (slot->pointer) {
         int wrong = rc != 0 || differs(&found, slot);
         model->live--;
@@ -96,71 +112,125 @@ static int take(struct weir_table *table, struct model *model, struct weir_entry
         return 0;
     model->older--;
     model->older_bytes -= found.bytes;
-    return rc != 0 || found.pointer != pointer;
+    return rc != 0 || found.pointer != (i + 1) * model->stride;
 }
 
-// Sweeps a context while other entries come and go between the steps.
-static int sweep(struct weir_table *table, struct model *model, uint64_t stride, uint64_t context,
-                 uint64_t stamp, uint64_t *seed) {
-    uint64_t expected[256] = {0}, freed[256] = {0}, cursor = 0;
+// Ends a context while others, one of them with the same handle, get and lose entries.
+static int sweep(struct model *model, uint64_t context) {
+    static uint8_t swept[MODEL_ENTRIES];
+    uint64_t expected = 0, freed[64] = {0}, cursor = 0;
     int wrong = 0;
+    uint32_t ticket = weir_owner_retire(&model->owners, context);
     for (int i = 0; i < MODEL_ENTRIES; i++) {
         struct weir_entry *entry = &model->entries[i];
-        if (!entry->pointer || entry->context != context || entry->stamp > stamp)
+        swept[i] = entry->pointer && model->owners.owner[entry->owner].ticket == ticket;
+        if (!swept[i])
             continue;
-        expected[entry->gpu] += entry->bytes;
+        expected += entry->bytes;
         entry->pointer = 0;
         model->live--;
     }
-    while (weir_table_sweep(table, &cursor, context, stamp, freed)) {
-        // Entries of other contexts, at places that hold none of the swept one.
-        uint64_t i = test_random(seed) % MODEL_ENTRIES;
-        struct weir_entry entry = {(i + 1) * stride, 512, context + 1, stamp + 1, 0};
+    while (weir_table_sweep(&model->table, &cursor, &model->owners, ticket, freed)) {
+        uint64_t i = test_random(&model->seed) % MODEL_ENTRIES;
         if (model->entries[i].pointer)
-            wrong += take(table, model, &model->entries[i], entry.pointer);
-        else if (model->entries[i].context != context)
-            wrong += put(table, model, &model->entries[i], &entry);
+            wrong += take(model, i);
+        else if (!swept[i])
+            wrong += put(model, i, context);
     }
-    return wrong + (memcmp(expected, freed, sizeof(freed)) != 0);
+    for (int i = 0; i < 64; i++)
+        expected -= freed[i];
+    return wrong + (expected != 0);
 }
 
 // Random operations; `twice`: the same pointer may be put again without having been taken.
-static int run_model(struct model *model, uint64_t stride, int twice, uint64_t *seed) {
-    struct weir_table table = {0};
-    uint64_t stamp = 0;
+static int run_model(struct model *model, int twice) {
     int wrong = 0;
     for (int step = 0; step < 150000 && !wrong; step++) {
-        uint64_t i = test_random(seed) % MODEL_ENTRIES;
         // Mostly puts in the first half, mostly takes in the second.
-        int puts = step < 75000 ? 7 : 3;
-        struct weir_entry *slot = &model->entries[i], entry = {
-                                                          .pointer = (i + 1) * stride,
-                                                          .bytes = test_random(seed) % 1000 * 512,
-                                                          .context = test_random(seed) % 8 * 2,
-                                                          .stamp = ++stamp,
-                                                          .gpu = (uint8_t)(test_random(seed) % 64),
-                                                      };
-        if ((int)(test_random(seed) % 10) < puts && (twice || !slot->pointer))
-            wrong += put(&table, model, slot, &entry);
+        uint64_t i = test_random(&model->seed) % MODEL_ENTRIES, puts = step < 75000 ? 7 : 3;
+        uint64_t context = test_random(&model->seed) % 8 + 1;
+        if (test_random(&model->seed) % 10 < puts && (twice || !model->entries[i].pointer))
+            wrong += put(model, i, context);
         else
-            wrong += take(&table, model, slot, entry.pointer);
+            wrong += take(model, i);
         if (step % 20000 == 0 && !twice)
-            wrong += sweep(&table, model, stride, test_random(seed) % 8 * 2,
-                           stamp - test_random(seed) % 1000, seed);
-        wrong += table.entries != model->live + model->older;
+            wrong += sweep(model, context);
+        wrong += model->table.entries != model->live + model->older;
     }
-    for (int i = 0; i < MODEL_ENTRIES; i++)  // twice: what is older comes out too
+    for (uint64_t i = 0; i < MODEL_ENTRIES; i++)  // twice: what is older comes out too
         for (int j = 0; j < 3; j++)
-            wrong += take(&table, model, &model->entries[i], (uint64_t)(i + 1) * stride);
-    return wrong + (table.entries != 0) + (model->older != 0) + (model->older_bytes != 0);
+            wrong += take(model, i);
+    for (uint32_t i = 0; i < WEIR_OWNERS_MAX; i++)
+        wrong += model->owners.owner[i].uses != 0;
+    return wrong + (model->table.entries != 0) + (model->older != 0) + (model->older_bytes != 0);
+}
+
+#define CROWD 4096
+#define ADDRESS 0x7f0000000000ull
+
+// Many other allocations, so that what was put before is recent no more.
+static void crowd(struct weir_table *table, uint64_t from) {
+    struct weir_entry old;
+    for (uint64_t i = 0; i < CROWD; i++)
+        put_fed(table, &(struct weir_entry){.pointer = from + i * 512, .bytes = 512}, &old);
+}
+
+// A free whose address is allocated anew before it is over takes the old entry or, where that has
+// given way, none; never the new one. The old one, the new one: are they recent at the end, or in a
+// bucket?
+static int test_reuse(int old_recent, int new_recent) {
+    struct weir_table *table = calloc(1, sizeof(*table));
+    struct weir_entry out, old, first = {.pointer = ADDRESS, .bytes = 512};
+    struct weir_entry second = {.pointer = ADDRESS, .bytes = 1024};
+    int wrong = put_fed(table, &first, &old) != 0;
+    if (!old_recent)
+        crowd(table, ADDRESS + (1ull << 32));
+    uint64_t stamp = weir_table_stamp(table), given_back = 0;
+    wrong += put_fed(table, &second, &old) != 0;
+    given_back += old.pointer ? old.bytes : 0;
+    for (uint64_t i = 0; i < CROWD && !new_recent; i++) {
+        struct weir_entry other = {.pointer = ADDRESS + (2ull << 32) + i * 512, .bytes = 512};
+        put_fed(table, &other, &old);
+        given_back += old.pointer ? old.bytes : 0;
+    }
+    if (weir_table_take(table, ADDRESS, stamp, &out) == 0)
+        given_back += out.bytes;
+    wrong += given_back != first.bytes;
+    stamp = weir_table_stamp(table);
+    wrong += weir_table_take(table, ADDRESS, stamp, &out) != 0 || out.bytes != second.bytes;
+    wrong += weir_table_take(table, ADDRESS, stamp, &out) != ENOENT;
+    free(table);
+    return wrong;
+}
+
+// As many owners as there can be, one more, and one that was retired and restored.
+static int test_owners(void) {
+    static struct weir_owners owners;
+    int wrong = 0;
+    memset(&owners, 0, sizeof(owners));
+    for (uint32_t i = 0; i < WEIR_OWNERS_MAX; i++)
+        wrong += weir_owner_use(&owners, i + 1, 0) != i;
+    wrong += weir_owner_use(&owners, 1, 1) != WEIR_NO_OWNER;
+    wrong += weir_owner_use(&owners, 7, 0) != 6;
+    uint32_t ticket = weir_owner_retire(&owners, 7);
+    wrong += weir_owner_use(&owners, 7, 0) != WEIR_NO_OWNER;
+    weir_owner_restore(&owners, ticket);
+    wrong += weir_owner_use(&owners, 7, 0) != 6 || owners.owner[6].uses != 3;
+    weir_owner_release(&owners, 3);
+    wrong += weir_owner_use(&owners, 7, 1) != 3;
+    return wrong;
 }
 
 int test_table(uint64_t seed) {
     static const uint64_t strides[] = {512, 2u << 20, 16, 0x100000001ull};
-    int wrong = 0;
+    int wrong = test_owners();
+    for (int i = 0; i < 4; i++)
+        wrong += test_reuse(i & 1, i >> 1);
     for (unsigned i = 0; i < 2 * sizeof(strides) / sizeof(strides[0]) && !wrong; i++) {
         struct model *model = calloc(1, sizeof(*model));
-        wrong += run_model(model, strides[i / 2], i % 2, &seed);
+        model->stride = strides[i / 2];
+        model->seed = seed + i + 1;
+        wrong += run_model(model, i % 2);
         free(model);
     }
     return wrong;

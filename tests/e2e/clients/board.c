@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "board.h"
 
-#include "../../sim/layout.h"
+#include "../../sim/machine.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,23 +34,11 @@ void board_fail(struct board *board, const char *format, ...) {
     va_end(arguments);
 }
 
-// A sum over processes is good if nothing changed hands while it was taken.
-static bool used_at_one_moment(struct sim_machine *machine, uint64_t *used) {
-    for (int i = 0; i < 1000; i++) {
-        uint64_t free_bytes, total_bytes;
-        uint64_t before = __atomic_load_n(&machine->file->changes[0], __ATOMIC_SEQ_CST);
-        sim_memory_info(machine, 0, &free_bytes, &total_bytes);
-        *used = (total_bytes - free_bytes) / GRANULE * GRANULE;
-        if (before == __atomic_load_n(&machine->file->changes[0], __ATOMIC_SEQ_CST))
-            return true;
-    }
-    return false;
-}
-
 uint64_t board_look(struct board *board, struct sim_machine *machine) {
     uint64_t used;
-    if (!used_at_one_moment(machine, &used))
+    if (sim_memory_used(machine, 0, &used))
         return 0;
+    used = used / GRANULE * GRANULE;
     uint64_t peak = __atomic_load_n(&board->peak_bytes, __ATOMIC_RELAXED);
     while (used > peak && !__atomic_compare_exchange_n(&board->peak_bytes, &peak, used, false,
                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))

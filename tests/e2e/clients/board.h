@@ -47,7 +47,7 @@ struct board *board_open(void);
 __attribute__((format(printf, 2, 3))) void board_fail(struct board *board, const char *format, ...);
 
 // What the simulated card's own books say is allocated at one moment, contexts not included, and
-// whether that is within the cap; a failure if not.
+// whether that is within the cap; a failure if not. 0 where the books did not stand still.
 uint64_t board_look(struct board *board, struct sim_machine *machine);
 
 // The simulated machine of this process, or NULL.
