@@ -102,30 +102,32 @@ static void send_ask(struct weir_state *state, struct weir_ask *ask) {
 
 // An allocation waits for agent_wait each time. A report waits long only where nothing was ever
 // heard of the agent, and for all reports of the process together not longer than that.
-static uint64_t longest_wait_ms(const struct weir_state *state, uint32_t kind, uint64_t now) {
+static uint64_t longest_wait_ms(const struct weir_state *state, uint32_t kind) {
     if (__atomic_load_n(&state->control, __ATOMIC_ACQUIRE)) {
         uint64_t wait_ms = __atomic_load_n(&state->agent_wait_ms, __ATOMIC_RELAXED);
         return !kind && wait_ms > QUERY_WAIT_MS ? QUERY_WAIT_MS : wait_ms;
     }
     if (kind)
         return WEIR_AGENT_WAIT_MS;
-    uint64_t waited = now - __atomic_load_n(&state->started_ms, __ATOMIC_RELAXED);
+    uint64_t waited = weir_sys_now_ms() - __atomic_load_n(&state->started_ms, __ATOMIC_RELAXED);
     return waited < WEIR_AGENT_WAIT_MS ? WEIR_AGENT_WAIT_MS - waited : 0;
 }
 
-// Waits for an outcome until the deadline, in slices, since a question may have to be sent again
-// and a helper may have to be made.
-static void wait_for(struct weir_state *state, struct weir_ask *ask, uint64_t deadline) {
+// Waits for an outcome, in slices, since a question may have to be sent again and a helper may have
+// to be made. No slice counts for more than its length: a process that was stopped for long still
+// gives its helper the time to read the answer.
+static void wait_for(struct weir_state *state, struct weir_ask *ask, uint64_t left_ms) {
     for (;;) {
-        uint64_t now = weir_sys_now_ms();
         if (__atomic_load_n(&state->mode, __ATOMIC_ACQUIRE) != WEIR_MODE_STARTING)
             weir_helper_start(state);
         send_ask(state, ask);
-        uint64_t left = now < deadline ? deadline - now : 0;
-        uint64_t slice = left < WEIR_WAIT_MS_MAX ? left : WEIR_WAIT_MS_MAX;
-        weir_sys_futex_wait(&ask->state, WEIR_ASK_WAITING, slice * 1000);
-        if (!left || __atomic_load_n(&ask->state, __ATOMIC_ACQUIRE) != WEIR_ASK_WAITING)
+        uint64_t slice_ms = left_ms < WEIR_WAIT_MS_MAX ? left_ms : WEIR_WAIT_MS_MAX;
+        uint64_t before = weir_sys_now_ms();
+        weir_sys_futex_wait(&ask->state, WEIR_ASK_WAITING, slice_ms * 1000);
+        if (!left_ms || __atomic_load_n(&ask->state, __ATOMIC_ACQUIRE) != WEIR_ASK_WAITING)
             return;
+        uint64_t passed_ms = weir_sys_now_ms() - before;
+        left_ms -= passed_ms < slice_ms ? passed_ms : slice_ms;
     }
 }
 
@@ -167,16 +169,14 @@ static int put_question(struct weir_state *state, uint32_t gpu, uint32_t kind, u
 // Puts a question and waits for what comes of it. `outcome`: the place as it was at the end.
 static int ask_and_wait(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes,
                         struct weir_ask *outcome) {
-    uint64_t now = weir_sys_now_ms();
-    uint64_t deadline = now + longest_wait_ms(state, kind, now);
+    uint64_t left_ms = longest_wait_ms(state, kind);
     struct weir_ask *ask = NULL;
     int rc;
-    while ((rc = put_question(state, gpu, kind, bytes, &ask)) == EAGAIN &&
-           weir_sys_now_ms() < deadline)
+    while ((rc = put_question(state, gpu, kind, bytes, &ask)) == EAGAIN && left_ms-- > 0)
         weir_sys_sleep_ms(1);
     if (rc)
         return rc;
-    wait_for(state, ask, deadline);
+    wait_for(state, ask, left_ms);
     rc = weir_lock(&state->lock);
     if (rc)
         return rc;

@@ -151,6 +151,32 @@ static void write_program(char *to, size_t room) {
     memcpy(to, name, length < room ? length : room - 1);
 }
 
+// Waits for the answer to HELLO, in slices that count for no more than their length: a process that
+// was stopped meanwhile still looks for it.
+static int await_welcome(int fd, uint64_t cookie, uint64_t left_ms,
+                         struct weir_incoming *incoming) {
+    for (;;) {
+        uint64_t slice_ms = left_ms < WEIR_WAIT_MS_MAX ? left_ms : WEIR_WAIT_MS_MAX;
+        uint64_t before = weir_sys_now_ms();
+        weir_sys_wait_readable(fd, slice_ms);
+        int rc = weir_client_receive(fd, cookie, incoming);
+        if (rc == 0 && incoming->header.type == WEIR_MSG_CLOSE)
+            return WEIR_ENDED_BY_AGENT;
+        if (rc == 0 &&
+            (incoming->header.type != WEIR_MSG_WELCOME || incoming->header.seq != HELLO_SEQ)) {
+            drop_fds(incoming);
+            return -EPROTO;
+        }
+        // A reset is told once, before what was sent ahead of it.
+        if (rc != -EAGAIN && rc != -EINTR && rc != -ECONNRESET)
+            return rc;
+        if (!left_ms)
+            return -ETIMEDOUT;
+        uint64_t passed_ms = weir_sys_now_ms() - before;
+        left_ms -= passed_ms < slice_ms ? passed_ms : slice_ms;
+    }
+}
+
 int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie, uint64_t wait_ms,
                       struct weir_incoming *incoming) {
     struct weir_hello hello;
@@ -172,22 +198,5 @@ int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie, uint64_
     int rc = weir_client_send(fd, cookie, &hello);
     if (rc)
         return rc;
-    uint64_t deadline = weir_sys_now_ms() + wait_ms;
-    for (;;) {
-        uint64_t now = weir_sys_now_ms();
-        if (now >= deadline)
-            return -ETIMEDOUT;
-        weir_sys_wait_readable(fd, deadline - now);
-        rc = weir_client_receive(fd, cookie, incoming);
-        if (rc == -EAGAIN || rc == -EINTR || rc == -ECONNRESET)
-            continue;  // a reset is told once, before what was sent ahead of it
-        if (rc == 0 && incoming->header.type == WEIR_MSG_CLOSE)
-            return WEIR_ENDED_BY_AGENT;
-        if (rc == 0 &&
-            (incoming->header.type != WEIR_MSG_WELCOME || incoming->header.seq != HELLO_SEQ)) {
-            drop_fds(incoming);
-            return -EPROTO;
-        }
-        return rc;
-    }
+    return await_welcome(fd, cookie, wait_ms, incoming);
 }

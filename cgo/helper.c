@@ -18,8 +18,10 @@
 
 #define BACKOFF_MS_MIN 5u
 #define BACKOFF_MS_MAX 100u
-// After the agent has ended the session for a reason that will not change by itself.
-#define BACKOFF_MS_SLOW 1000u
+// The same where the agent has ended the session, or is not to be understood; and at most, while it
+// repeats that it will have nothing to do with this process.
+#define BACKOFF_SLOW_MS 1000u
+#define BACKOFF_FINAL_MS 30000u
 // The longest that a descriptor which the host has closed under us goes unnoticed: a wait on it
 // still holds the socket. Nothing is lost meanwhile.
 #define IDLE_MS 500u
@@ -28,9 +30,17 @@
 #define SIGNALS_BLOCKED (~(7ull << 31))
 
 // Reasons for which the agent will have nothing more to do with this process.
-static int is_final(uint32_t reason) {
-    return reason == WEIR_CLOSE_PROTOCOL || reason == WEIR_CLOSE_VERSION ||
-           reason == WEIR_CLOSE_IDENTITY || reason == WEIR_CLOSE_PAGE;
+static int is_final(int rc, const struct weir_incoming *last) {
+    uint32_t reason = last->close.reason;
+    return rc == WEIR_ENDED_BY_AGENT &&
+           (reason == WEIR_CLOSE_VERSION || reason == WEIR_CLOSE_IDENTITY ||
+            reason == WEIR_CLOSE_PAGE);
+}
+
+// Whether an agent is there, and it is no use to come back at once.
+static int is_unwelcome(int rc, const struct weir_incoming *last) {
+    return rc == -EPROTO ||
+           (rc == WEIR_ENDED_BY_AGENT && last->close.reason != WEIR_CLOSE_SHUTDOWN);
 }
 
 // Takes over the pages of a WELCOME and lets the waiting threads' questions go.
@@ -103,13 +113,13 @@ static int attempt(struct weir_state *state, int *was_up, struct weir_incoming *
         *was_up = 1;
         rc = serve(state, fd, cookie, incoming);
     }
-    int closed = rc == WEIR_ENDED_BY_AGENT;
-    weir_ask_lost(state, closed && is_final(incoming->close.reason));
+    weir_ask_lost(state, is_final(rc, incoming));
     weir_remember_socket(-1, 0);
     weir_close_socket(fd, cookie);
-    incoming->close.text[sizeof(incoming->close.text) - 1] = 0;
-    if (closed)
+    if (rc == WEIR_ENDED_BY_AGENT) {
+        incoming->close.text[sizeof(incoming->close.text) - 1] = 0;
         weir_log(state, incoming->close.text, (int64_t)incoming->close.reason);
+    }
     return rc;
 }
 
@@ -117,7 +127,7 @@ static void *run(void *argument) {
     struct weir_state *state = argument;
     struct weir_incoming incoming;
     uint64_t backoff_ms = BACKOFF_MS_MIN;
-    int slow = 0, logged = 0;
+    int logged = 0;
     weir_sys_name_thread("weir");
     for (;;) {
         int was_up;
@@ -125,14 +135,17 @@ static void *run(void *argument) {
         if (was_up || rc != logged)
             weir_log(state, "no connection to the agent, error", rc);
         logged = rc;
-        if (was_up)
-            backoff_ms = BACKOFF_MS_MIN;
-        if (rc == WEIR_ENDED_BY_AGENT)
-            slow = incoming.close.reason != WEIR_CLOSE_SHUTDOWN;
-        else if (was_up || rc == -EPROTO)
-            slow = rc == -EPROTO;
-        weir_sys_sleep_ms(slow ? BACKOFF_MS_SLOW : backoff_ms);
-        backoff_ms = backoff_ms * 2 < BACKOFF_MS_MAX ? backoff_ms * 2 : BACKOFF_MS_MAX;
+        int slow = is_unwelcome(rc, &incoming);
+        uint64_t least_ms = slow ? BACKOFF_SLOW_MS : BACKOFF_MS_MIN;
+        uint64_t most_ms = slow ? BACKOFF_SLOW_MS : BACKOFF_MS_MAX;
+        if (is_final(rc, &incoming))
+            most_ms = BACKOFF_FINAL_MS;
+        if (was_up || backoff_ms < least_ms)
+            backoff_ms = least_ms;
+        if (backoff_ms > most_ms)
+            backoff_ms = most_ms;
+        weir_sys_sleep_ms(backoff_ms);
+        backoff_ms *= 2;
     }
     return NULL;
 }

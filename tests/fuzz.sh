@@ -4,9 +4,9 @@ set -euo pipefail
 
 seconds=$1
 cd "$(dirname "$0")/.."
-grep -rl --include='*_test.go' '^func Fuzz' agent cgo tests | while read -r file; do
-    for target in $(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' "$file"); do
+grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' agent cgo tests |
+    while IFS=: read -r file target; do
+        target=${target#func }
         echo "fuzzing $target of $(dirname "$file")"
-        go test -run '^$' -fuzz "^$target\$" -fuzztime "${seconds}s" "./$(dirname "$file")"
+        go test -run '^$' -fuzz "^$target\$" -fuzztime "${seconds}s" "./$(dirname "$file")" </dev/null
     done
-done

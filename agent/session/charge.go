@@ -59,6 +59,8 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 	}
 	outcome := l.Request(w.s.holder(), w.request.Bytes, c.recaller(gpu))
 	switch {
+	case outcome.Granted && w.s.usage == nil: // the recall found its page to be forged
+		l.Lower(w.s.holder(), w.request.Bytes+outcome.Spare)
 	case outcome.Granted:
 		if err := c.handOver(w.s, gpu, w.request.Bytes, outcome.Spare); err != nil {
 			c.node.log.Error("no record of a grant", "container", c.spec.Name, "error", err)
@@ -220,7 +222,11 @@ func (c *container) refuse(w *waiter, why string) {
 		limit = int64(l.Cap())
 		e.Cap = &limit
 	}
-	if why == "" {
+	switch {
+	case why != "":
+	case !l.Capped():
+		why = "more than any machine has"
+	default:
 		why = fmt.Sprintf("%s of %s are in use; raise the cap with `weir caps set %s --memory "+
 			"SIZE`", size(used), size(limit), c.spec.Name)
 	}

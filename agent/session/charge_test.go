@@ -242,6 +242,27 @@ func TestChargeIsHeldForTheDriver(t *testing.T) {
 	}
 }
 
+// TestWaitingForAnExec: what waits for the memory of a program that was replaced by exec is granted
+// as soon as its successor says that it holds nothing.
+func TestWaitingForAnExec(t *testing.T) {
+	b := start(t)
+	grant := b.run(100 * mib)
+	other := b.tenant(grant)
+	p := b.tenant(grant)
+	p.Must("alloc 0 %d", 60*mib)
+	b.devices.list(p.PID(), true)
+	p.Become()
+	b.eventually("the former program's session is ending", func() bool {
+		return b.state(grant.ID, p.PID()) == "exiting"
+	})
+	other.Say("alloc 0 %d", 70*mib)
+	p.Must("hello %s", grant.Socket)
+	if _, err := other.Answer(); err != nil {
+		t.Errorf("refused though it fits: %v", err)
+	}
+	p.Must("alloc 0 %d", 30*mib)
+}
+
 // TestHoldIsBounded: a driver that lists a dead process for ever, or does not answer, holds nobody
 // up.
 func TestHoldIsBounded(t *testing.T) {

@@ -88,7 +88,8 @@ func (e *exits) release(x exit, listings map[int]map[int]int64) bool {
 	x.c.mu.Lock()
 	defer x.c.mu.Unlock()
 	if x.c.closed || x.c.sessions[x.s.process] != x.s {
-		return true // the agent stops, or the process (after an exec) has said HELLO again
+		x.c.retryWaiting() // the process, after an exec, has said HELLO again; or the agent stops
+		return true
 	}
 	left := 0
 	overdue := !time.Now().Before(x.s.holdUntil)

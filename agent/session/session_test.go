@@ -153,6 +153,22 @@ func TestForgedPage(t *testing.T) {
 	other.Must("alloc 0 %d", 90*mib)
 }
 
+// TestForgerAsks: a forgery is found in the very request that another's credit would satisfy.
+func TestForgerAsks(t *testing.T) {
+	b := start(t)
+	grant := b.run(100 * mib)
+	other, p := b.tenant(grant), b.tenant(grant)
+	other.Must("alloc 0 %d", 60*mib)
+	other.Must("free 0 %d", 50*mib)
+	p.Must("alloc 0 %d", 30*mib)
+	p.Must("forge 0 %d", 40*mib) // above its grant, below what it asks for
+	if _, err := p.Do("alloc 0 %d", 55*mib); err == nil {
+		t.Error("a forger was granted more")
+	}
+	b.eventually("the forgery is found", func() bool { return b.hasEvent("forged") })
+	other.Must("alloc 0 %d", 40*mib)
+}
+
 // TestSilentForger: a page is found to be forged though its tenant never asks for anything again.
 func TestSilentForger(t *testing.T) {
 	b := start(t)

@@ -1,3 +1,5 @@
+// The stand-in for the agent: sockets, pages, sessions. What it says is in protocol_test.go.
+
 package hosttest
 
 import (

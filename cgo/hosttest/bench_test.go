@@ -1,3 +1,5 @@
+// What the library adds to calls of a driver that returns at once.
+
 package hosttest
 
 import (

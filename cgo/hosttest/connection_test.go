@@ -1,3 +1,5 @@
+// Agents that restart, stay away, say no, answer late, or misbehave.
+
 package hosttest
 
 import (

@@ -1,3 +1,7 @@
+// Package hosttest tests the library's memory accounting from outside: a small program (host/) with the
+// library linked in runs over a driver of its own and is led by the tests, which play the agent. The same
+// program is compiled plain, with the address and undefined-behaviour sanitizers and with the thread
+// sanitizer. This file starts it and talks to it.
 package hosttest
 
 import (

@@ -1,3 +1,5 @@
+// Allocation, free and reports, with an agent that behaves.
+
 package hosttest
 
 import (

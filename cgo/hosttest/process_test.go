@@ -1,9 +1,12 @@
+// What else happens in a process: forks, closed descriptors, signals, kills, many at once.
+
 package hosttest
 
 import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -168,6 +171,57 @@ func TestHelperThread(t *testing.T) {
 	status := readFile(t, dir+tasks[1].Name()+"/status")
 	if !strings.HasPrefix(status, "Name:\tweir\n") || !strings.Contains(status, "SigBlk:\tfffffffc7ffbfeff\n") {
 		t.Errorf("helper's status:\n%s", status)
+	}
+}
+
+// Where no thread can be made, the agent counts as absent, and the program lives on.
+func TestNoHelperThread(t *testing.T) {
+	t.Parallel()
+	a := startAgent(t)
+	h := startHost(t, plain, a.path)
+	h.want("ok 0", "nothreads")
+	h.want("ok 0", "init")
+	h.want("err 2", "alloc 512")
+	h.want("ok 0", "errno")
+	if threads := threadsOf(t, h); threads != 1 {
+		t.Errorf("%d threads", threads)
+	}
+}
+
+// More threads than there are places to wait in: the others wait for a place.
+func TestCrowdOfThreads(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	h := startHost(t, plain, a.path)
+	h.send("crowd 700")
+	time.Sleep(300 * time.Millisecond)
+	a.start()
+	if line := h.answer(); line != "ok 0" {
+		t.Errorf("threads without memory: %s", line)
+	}
+	if got := h.ok("books 0"); got[0] != 700*512 || got[2] != 700 {
+		t.Errorf("books: %v", got)
+	}
+	a.balance(h, a.session(h, 1))
+}
+
+// A process that is stopped while it waits, for longer than it would wait, still takes the answer.
+func TestStoppedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.waitMS = 300
+	a.start()
+	h := startHost(t, plain, a.path)
+	h.ok("alloc 512")
+	a.mu.Lock() // the agent is busy
+	h.send("alloc 512")
+	time.Sleep(100 * time.Millisecond)
+	h.cmd.Process.Signal(syscall.SIGSTOP)
+	a.mu.Unlock()
+	time.Sleep(time.Second)
+	h.cmd.Process.Signal(syscall.SIGCONT)
+	if line := h.answer(); !strings.HasPrefix(line, "ok ") {
+		t.Errorf("allocation of a process that was stopped: %s", line)
 	}
 }
 

@@ -1,3 +1,5 @@
+// What the stand-in for the agent answers, and how tests look at its books.
+
 package hosttest
 
 import (

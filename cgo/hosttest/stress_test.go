@@ -1,3 +1,5 @@
+// Threads that allocate and free at random under an agent that fails at random.
+
 package hosttest
 
 import (

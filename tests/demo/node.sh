@@ -15,8 +15,10 @@ node_start() {
     trap node_end EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
-    # Short, because the addresses of sockets below it are.
-    node_dir=$(mktemp -d /tmp/weir-XXXXXX)
+    # The addresses of sockets below it are short, so it must be too.
+    local temporary=${TMPDIR:-/tmp}
+    if [ "${#temporary}" -gt 40 ]; then temporary=/tmp; fi
+    node_dir=$(mktemp -d "$temporary/weir-XXXXXX")
     export WEIR_RUN_DIR=$node_dir/run
     if [ -n "${1:-}" ]; then
         local settings

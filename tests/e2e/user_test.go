@@ -19,14 +19,37 @@ import (
 // nobody is an ordinary user that every Debian has.
 const nobody = "65534"
 
-// asOrdinaryUser is a command that runs as one: as nobody, with nothing of root's environment, where
-// the test runs as root; else as whoever runs the test.
-func asOrdinaryUser(ctx context.Context, program string) *exec.Cmd {
-	if os.Getuid() != 0 {
-		return exec.CommandContext(ctx, program)
+// asOrdinaryUser is a command that runs as one, with little in its environment: as nobody where the
+// test runs as root, else as whoever runs the test.
+func asOrdinaryUser(ctx context.Context, temporary, program string) *exec.Cmd {
+	words := []string{"env", "-i", "PATH=/usr/bin:/bin", "HOME=/nonexistent", "TMPDIR=" + temporary, program}
+	if os.Getuid() == 0 {
+		words = append([]string{"setpriv", "--reuid", nobody, "--regid", nobody, "--clear-groups",
+			"--no-new-privs"}, words...)
 	}
-	return exec.CommandContext(ctx, "setpriv", "--reuid", nobody, "--regid", nobody, "--clear-groups",
-		"--no-new-privs", "env", "-i", "PATH=/usr/bin:/bin", "HOME=/nonexistent", program)
+	return exec.CommandContext(ctx, words[0], words[1:]...)
+}
+
+// temporary is a short directory that everybody may write to.
+func temporary(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "weir-user-")
+	if err == nil {
+		err = os.Chmod(dir, 0o777)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func leavesNothing(t *testing.T, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 0 {
+		t.Errorf("the demo leaves %v behind (%v)", left, err)
+	}
 }
 
 func demo(t *testing.T) string {
@@ -37,22 +60,16 @@ func demo(t *testing.T) string {
 	return filepath.Join(node.Root(t), "tests/demo/demo.sh")
 }
 
-// leftovers are the directories that node.sh makes.
-func leftovers() []string {
-	found, _ := filepath.Glob("/tmp/weir-??????")
-	return found
-}
-
 // The demo is the whole path: machine, agent, two programs, refusal, live raise. An ordinary user
 // can go it, without a cgroup, without /run/weir, and it leaves nothing behind.
 func TestDemoAsOrdinaryUser(t *testing.T) {
 	script := demo(t)
 	_, systemBefore := os.Stat("/run/weir")
-	before := leftovers()
+	dir := temporary(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	start := time.Now()
-	out, err := asOrdinaryUser(ctx, script).CombinedOutput()
+	out, err := asOrdinaryUser(ctx, dir, script).CombinedOutput()
 	took := time.Since(start)
 	said := string(out)
 	t.Logf("%safter %s", said, took.Round(time.Second/10))
@@ -70,9 +87,7 @@ func TestDemoAsOrdinaryUser(t *testing.T) {
 			t.Errorf("the demo does not say %q", want)
 		}
 	}
-	if after := leftovers(); len(after) > len(before) {
-		t.Errorf("the demo leaves %v behind", after)
-	}
+	leavesNothing(t, dir)
 	if _, err := os.Stat("/run/weir"); errors.Is(systemBefore, os.ErrNotExist) && err == nil {
 		t.Error("the demo has made /run/weir")
 	}
@@ -81,7 +96,8 @@ func TestDemoAsOrdinaryUser(t *testing.T) {
 // A demo that is interrupted cleans up too.
 func TestInterruptedDemoLeavesNothing(t *testing.T) {
 	command := exec.Command(demo(t))
-	before := leftovers()
+	dir := temporary(t)
+	command.Env = append(os.Environ(), "TMPDIR="+dir)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -102,9 +118,7 @@ func TestInterruptedDemoLeavesNothing(t *testing.T) {
 	if err := syscall.Kill(group, 0); err == nil {
 		t.Error("processes of the interrupted demo are left")
 	}
-	if after := leftovers(); len(after) > len(before) {
-		t.Errorf("the interrupted demo leaves %v behind", after)
-	}
+	leavesNothing(t, dir)
 }
 
 // `weir run` itself is killed: its program does not go on without it, and nothing is left.

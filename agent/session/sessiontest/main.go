@@ -27,7 +27,7 @@ import (
 //	forge GPU VALUE          write VALUE as the unused credit
 //	hold                     start a child that keeps the connection open; its pid
 //	closefrom                close every descriptor but the standard ones
-//	exec                     become another program (cat)
+//	exec [tenant]            become another program: cat, or a new tenant
 //	churn …                  see Churn
 //	exit                     end
 func Main() {
@@ -81,7 +81,7 @@ func (p *program) do(command string, args []string) (answer string, err error) {
 	case "closefrom":
 		return "", unix.CloseRange(3, ^uint(0), 0)
 	case "exec":
-		return "", syscall.Exec("/bin/cat", []string{"cat"}, os.Environ())
+		return "", become(args)
 	}
 	numbers, err := parse(args)
 	if err != nil {
@@ -112,6 +112,14 @@ func (p *program) onGPU(command string, gpu int, n uint64) (string, error) {
 		return "", nil
 	}
 	return "", fmt.Errorf("unknown command %q", command)
+}
+
+// become runs another program in this process.
+func become(args []string) error {
+	if len(args) > 0 && args[0] == "tenant" {
+		return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), roleVariable+"=1"))
+	}
+	return syscall.Exec("/bin/cat", []string{"cat"}, os.Environ())
 }
 
 // hold starts a process that inherits the connection and keeps it until it is killed.

@@ -111,6 +111,16 @@ func (p *Process) line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
+// Become has the tenant exec a new tenant, which has no session yet.
+func (p *Process) Become() {
+	p.t.Helper()
+	p.Say("exec tenant")
+	var pid int
+	if _, err := fmt.Sscanf(p.line(), "pid %d", &pid); err != nil || pid != p.pid {
+		p.t.Fatalf("tenant %d has become %d: %v", p.pid, pid, err)
+	}
+}
+
 // Signal sends a signal to the tenant.
 func (p *Process) Signal(s unix.Signal) {
 	p.t.Helper()

@@ -8,6 +8,9 @@
 // `release`. 0, or the number of what was found wrong.
 int test_stress(int threads, int ms, uint64_t seed, int release);
 
+// So many threads allocate once, all at the same time. How many did not get it.
+int test_crowd(int threads);
+
 // Signals interrupt a thread that allocates, and allocate too.
 int test_signals(int ms);
 

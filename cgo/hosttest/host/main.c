@@ -169,14 +169,14 @@ static void do_vfork(void) {
     say(waitpid(child, &status, 0) == child && status == 0 ? 0 : 1, 0);
 }
 
-// Makes the kernel one that does not know wipe-on-fork: madvise(…, 18) is not valid from now on.
-static void do_nowipe(void) {
+// Makes a system call fail from now on; if `third` is not 0, only with that third argument.
+static void forbid(uint32_t number_of_call, uint32_t third, uint32_t error) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number_of_call, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, WEIR_MADV_WIPEONFORK, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, third, 0, third ? 1 : 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
@@ -213,6 +213,8 @@ static int run_test(char **words) {
         return test_signals((int)number(words[1]));
     if (!strcmp(words[0], "table"))
         return test_table(number(words[1]));
+    if (!strcmp(words[0], "crowd"))
+        return test_crowd((int)number(words[1]));
     if (!strcmp(words[0], "lock"))
         return test_lock();
     if (!strcmp(words[0], "bench"))
@@ -247,7 +249,9 @@ static void run_words(char **words) {
     else if (!strcmp(words[0], "vfork"))
         do_vfork();
     else if (!strcmp(words[0], "nowipe"))
-        do_nowipe();
+        forbid(SYS_madvise, WEIR_MADV_WIPEONFORK, EINVAL);  // a kernel before 4.14
+    else if (!strcmp(words[0], "nothreads"))
+        forbid(SYS_clone3, 0, EAGAIN);
     else if (!strcmp(words[0], "closefrom"))
         do_closefrom((int)number(words[1]));
     else if (!strcmp(words[0], "descriptors"))

@@ -107,6 +107,29 @@ int test_stress(int threads, int ms, uint64_t seed, int release) {
     return wrong;
 }
 
+static void *allocate_once(void *failed) {
+    CUdeviceptr pointer;
+    test_driver_use_context(1);
+    return weir_cuMemAlloc_v2(&pointer, 512) == CUDA_SUCCESS ? NULL : failed;
+}
+
+int test_crowd(int threads) {
+    pthread_t *all = calloc((size_t)threads, sizeof(*all));
+    pthread_attr_t attributes;
+    int failed = 0;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 128 << 10);
+    for (int i = 0; i < threads; i++)
+        pthread_create(&all[i], &attributes, allocate_once, all);
+    for (int i = 0; i < threads; i++) {
+        void *result;
+        pthread_join(all[i], &result);
+        failed += result != NULL;
+    }
+    free(all);
+    return failed;
+}
+
 static volatile uint64_t signals, refused;
 static volatile int wrong_in_handler;
 

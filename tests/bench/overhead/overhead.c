@@ -1,9 +1,9 @@
 // overhead.c: what preloaded libraries cost, over the null driver, put beside the bare driver.
 //
-// Every round measures every setting once, in rotating order, so that noise meets all alike. Shown
-// are medians over the rounds, and as "added" the median of the differences to the bare driver in
-// the same round. A promise is judged by the best of three thirds of the rounds. A library that
-// crashes the program is reported in its column; one that hangs it is not asked again.
+// Every round measures every setting, in turns, so that noise meets all alike. Shown are medians
+// over the rounds, and as "added" the median of the differences to the bare driver at the same
+// time. A promise is judged by the best of three thirds of the rounds. A library that crashes the
+// program is reported in its column; one that hangs it is not asked again.
 #define _GNU_SOURCE
 #include "children.h"
 #include "driver_calls.h"
@@ -23,8 +23,9 @@ enum {
     ROUNDS_MAX = 64,
     QUICK_ROUNDS = 12,
     LONG_ROUNDS = 36,
-    STARTS = 5,       // of start, a round
-    TRUES = 20,       // of /bin/true, a round
+    STARTS = 5,  // of start, a round
+    TRUES = 20,  // of /bin/true, a round
+    TURNS_MAX = 20,
     CROWD = 64,       // processes at once
     CROWD_EVERY = 3,  // rounds
     CONTEXT_MS = 100,
@@ -77,6 +78,7 @@ struct column {
     const char *title;
     struct setting setting;
     double values[MEASURES][ROUNDS_MAX];  // NaN where there is none
+    double added[MEASURES][ROUNDS_MAX];   // to the bare driver, next to it in time
     char failure[64];
     int hung;
 };
@@ -92,7 +94,7 @@ static int by_value(const void *a, const void *b) {
 
 // The median of those that are numbers; NaN if none is.
 static double median(const double *values, int count) {
-    double sorted[CROWD > ROUNDS_MAX ? CROWD : ROUNDS_MAX];
+    double sorted[ROUNDS_MAX];
     int known = 0;
     for (int i = 0; i < count; i++)
         if (!isnan(values[i]))
@@ -103,12 +105,9 @@ static double median(const double *values, int count) {
     return sorted[known / 2];
 }
 
-// What `column` adds to the bare driver: median difference over rounds first … first+count-1.
+// What `column` adds to the bare driver: the median of rounds first … first+count-1.
 static double added(const struct column *column, enum measure measure, int first, int count) {
-    double difference[ROUNDS_MAX];
-    for (int i = 0; i < count; i++)
-        difference[i] = column->values[measure][first + i] - columns[0].values[measure][first + i];
-    return median(difference, count);
+    return median(&column->added[measure][first], count);
 }
 
 static double best_added(const struct column *column, enum measure measure) {
@@ -195,24 +194,47 @@ static double take_true(struct column *column) {
     return status == 0 ? (double)(now_ns() - start) / 1000 : NAN;
 }
 
+// Takes a measure `count` times of every column in turn. Differences are taken between neighbours,
+// so that what else the machine does meets both.
+static void take_turns(enum measure measure, int round, int count,
+                       double (*take)(struct column *column)) {
+    double each[SETTINGS_MAX][TURNS_MAX], difference[SETTINGS_MAX][TURNS_MAX];
+    for (int n = 0; n < count; n++) {
+        for (int i = 0; i < column_count; i++) {
+            each[i][n] = take(&columns[i]);
+            difference[i][n] = each[i][n] - each[0][n];
+        }
+    }
+    for (int i = 0; i < column_count; i++) {
+        columns[i].values[measure][round] = median(each[i], count);
+        columns[i].added[measure][round] = median(difference[i], count);
+    }
+}
+
+static double take_start(struct column *column) {
+    return take_starts(column, 1, 0);
+}
+
+static double take_crowd(struct column *column) {
+    return take_starts(column, CROWD, 0) / 1000;
+}
+
+static double take_slow_crowd(struct column *column) {
+    return take_starts(column, CROWD, CONTEXT_MS) / 1000;
+}
+
 static void take_round(int round) {
-    double each[SETTINGS_MAX][TRUES];
     for (int i = 0; i < column_count; i++)
         take_calls(&columns[(i + round) % column_count], round);
-    for (int n = 0; n < STARTS; n++)
-        for (int i = 0; i < column_count; i++)
-            each[i][n] = take_starts(&columns[i], 1, 0);
     for (int i = 0; i < column_count; i++)
-        columns[i].values[START][round] = median(each[i], STARTS);
-    for (int n = 0; n < TRUES; n++)
-        for (int i = 0; i < column_count; i++)
-            each[i][n] = take_true(&columns[i]);
-    for (int i = 0; i < column_count; i++)
-        columns[i].values[TRUE_START][round] = median(each[i], TRUES);
-    for (int i = 0; round % CROWD_EVERY == 0 && i < column_count; i++) {
-        struct column *column = &columns[(i + round) % column_count];
-        column->values[CROWD_INIT][round] = take_starts(column, CROWD, 0) / 1000;
-        column->values[CROWD_SLOW][round] = take_starts(column, CROWD, CONTEXT_MS) / 1000;
+        for (int measure = 0; measure < MEASURES; measure++)
+            columns[i].added[measure][round] =
+                columns[i].values[measure][round] - columns[0].values[measure][round];
+    take_turns(START, round, STARTS, take_start);
+    take_turns(TRUE_START, round, TRUES, take_true);
+    if (round % CROWD_EVERY == 0) {
+        take_turns(CROWD_INIT, round, 1, take_crowd);
+        take_turns(CROWD_SLOW, round, 1, take_slow_crowd);
     }
 }
 
@@ -279,7 +301,7 @@ static int add_column(const char *preload) {
     column->setting.keep_socket = preload && !strcmp(column->title, "libweir.so");
     for (int i = 0; i < MEASURES; i++)
         for (int j = 0; j < ROUNDS_MAX; j++)
-            column->values[i][j] = NAN;
+            column->values[i][j] = column->added[i][j] = NAN;
     return 0;
 }
 
