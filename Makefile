@@ -96,11 +96,11 @@ bench: build $(BENCH_TARGETS)
 ## lint: format, vet, static checks, and the rules of the layout
 .PHONY: lint
 lint: $(BUILD)/libweir.so
-	test -z "$$(gofmt -l agent cgo tests | tee /dev/stderr)"
+	@test -z "$$(gofmt -l agent cgo tests | tee /dev/stderr)"
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	tests/lint.sh clang-format $(CLANG_FORMAT) $(C_SOURCES)
-	tests/lint.sh shellcheck shellcheck $(SH_SOURCES)
+	@tests/lint.sh clang-format $(CLANG_FORMAT) $(C_SOURCES)
+	@tests/lint.sh shellcheck shellcheck $(SH_SOURCES)
 	$(GO) test -count=1 ./tests/layout/...
 
 ## generate: make anew what is generated and committed

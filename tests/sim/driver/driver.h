@@ -149,7 +149,8 @@ struct function {
     unsigned block[3];
     unsigned shared_bytes;
     unsigned params_bytes;
-    bool spins;  // its first parameter is its cost, and it is not interpreted
+    bool spins;     // its first parameter is its cost, and it is not interpreted
+    bool bodiless;  // a launch changes no data: nothing for the worker to do
     unsigned char params[SIM_PTX_PARAM_BYTES_MAX];
 };
 

@@ -100,7 +100,7 @@ static CUresult cooperative_fits(const struct function *function, const struct l
 static CUresult start(struct stream *stream, struct function *function,
                       const struct launch *launch) {
     struct task *task = NULL;
-    if (!function->spins) {
+    if (!function->bodiless) {
         task = task_make(TASK_KERNEL, stream->context, launch->params_bytes);
         if (!task)
             return CUDA_ERROR_OUT_OF_MEMORY;

@@ -289,6 +289,7 @@ static struct function *function_of(struct module *module, const struct sim_ptx_
     function->next = module->functions;
     function->spins = !strncmp(info->name, SPIN_PREFIX, sizeof SPIN_PREFIX - 1) &&
                       sim_ptx_param(ptx, 0, &first) && first.bytes == sizeof(uint64_t);
+    function->bodiless = function->spins || info->empty;
     function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] =
         49152 - (int)info->static_shared_bytes;
     function->attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;

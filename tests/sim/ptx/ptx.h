@@ -87,7 +87,7 @@ struct sim_ptx_function_info {
     uint32_t param_count;
     uint32_t params_bytes;  // size of the parameter buffer
     uint32_t static_shared_bytes;
-    uint32_t local_bytes;        // a thread's .local variables, without those of called functions
+    uint32_t local_bytes;        // a thread's frame, without those of called functions
     uint32_t registers;          // an estimate of what hardware would allocate a thread, 16..255
     uint32_t threads_max;        // from .maxntid, else SIM_PTX_BLOCK_THREADS_MAX
     uint32_t block_required[3];  // from .reqntid; zeros where absent
