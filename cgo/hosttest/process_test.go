@@ -45,6 +45,9 @@ func testFork(t *testing.T, a *agent, h *host, wipes bool) {
 	if got := h.ok("fork descriptors"); got[0] != descriptors {
 		t.Errorf("child has %d descriptors, want %d", got[0], descriptors)
 	}
+	if parent, child := h.ok("mapped")[0], h.ok("fork mapped")[0]; parent != 2 || child != 0 {
+		t.Errorf("pages mapped: %d, in a child %d", parent, child)
+	}
 	if got := h.ok("fork books 0"); wipes && (got[0] != 0 || got[2] != 0) {
 		t.Errorf("child begins with %v", got)
 	}
@@ -108,14 +111,14 @@ func TestVfork(t *testing.T) {
 }
 
 func TestClosefrom(t *testing.T) {
-	for _, reuse := range []string{"0", "1"} {
-		t.Run("reuse="+reuse, func(t *testing.T) {
+	for _, reuse := range []string{"nothing", "files", "sockets"} {
+		t.Run("then "+reuse, func(t *testing.T) {
 			t.Parallel()
 			a := startAgent(t, 10*mib)
 			h := startHost(t, plain, a.path)
 			h.ok("alloc %d", mib)
 			a.session(h, 1)
-			left := h.ok("closefrom %s", reuse)[0]
+			left := h.ok("closefrom %d", map[string]int{"files": 1, "sockets": 2}[reuse])[0]
 			h.ok("alloc %d", 2*mib)
 			s := a.session(h, 2)
 			if s.hello.Held_count != 1 || s.hello.Held[0].Bytes != mib {
@@ -123,6 +126,9 @@ func TestClosefrom(t *testing.T) {
 			}
 			if got := h.ok("descriptors")[0]; got != left+2 {
 				t.Errorf("%d descriptors, want the program's %d and two", got, left)
+			}
+			if reuse == "sockets" {
+				h.want("ok 0", "touched")
 			}
 			a.balance(h, s)
 		})

@@ -130,8 +130,12 @@ func TestRaceWhileTheAgentRestarts(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed(t), 1))
 			arguments := crowdArguments(t, scaled(t, 200), mode, random.Uint64())
 			p := n.Run(node.RunOptions{Name: "crowd", Memory: "64MiB"}, arguments[0], arguments[1:]...)
+			n.Eventually(func() string { return registered(n) })
 			restarts := 0
 			c := watch(t, p, func() {
+				if restarts%3 == 2 {
+					n.Eventually(func() string { return serves(n) })
+				}
 				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 				n.KillAgent()
 				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
@@ -143,6 +147,25 @@ func TestRaceWhileTheAgentRestarts(t *testing.T) {
 			endCrowd(t, n, c)
 		})
 	}
+}
+
+func registered(n *node.Node) string {
+	if len(n.Containers()) == 0 {
+		return "no container is registered"
+	}
+	return ""
+}
+
+// serves says whether the agent has all tenants back. Those that meet only agents which die before
+// they answer anybody give up after agent_wait, as they should: so every third agent must have
+// served, and when the others die is chance.
+func serves(n *node.Node) string {
+	for _, session := range n.Container("crowd").Sessions {
+		if session.State == "recovered" {
+			return "a tenant is not connected again"
+		}
+	}
+	return ""
 }
 
 // checkSum compares what the agent says with what the living hold.

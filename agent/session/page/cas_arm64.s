@@ -1,3 +1,5 @@
+// Two words at once: see cas.go.
+
 #include "textflag.h"
 
 // func compareAndSwapPair(at *[2]uint64, old0, old1, new0, new1 uint64) bool

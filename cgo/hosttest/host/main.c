@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 
 #define WORDS_MAX 8
 #define LINE_MAX_BYTES 512
+#define DESCRIPTORS 1024
 
 // Calls the library and notes where it has changed errno, which is the program's.
 #define CALL(call)                                                                                 \
@@ -136,7 +138,7 @@ static void do_driver(char **words) {
 
 static int count_descriptors(void) {
     int count = 0;
-    for (int fd = 0; fd < 1024; fd++)
+    for (int fd = 0; fd < DESCRIPTORS; fd++)
         count += weir_sys_fcntl(fd, F_GETFD, 0) >= 0;
     return count;
 }
@@ -161,7 +163,7 @@ static void do_fork(char *rest) {
 static void do_vfork(void) {
     pid_t child = vfork();
     if (child == 0) {
-        for (int fd = 3; fd < 1024; fd++)
+        for (int fd = 3; fd < DESCRIPTORS; fd++)
             weir_sys_close(fd);
         _exit(0);
     }
@@ -184,14 +186,45 @@ static void forbid(uint32_t number_of_call, uint32_t third, uint32_t error) {
     say(rc ? rc : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
 
-// Closes all descriptors, as daemons do, and puts files in their place.
+// Closes all descriptors, as daemons do, and puts others in their place: files (1), or connected
+// sockets with a message in each (2).
 static void do_closefrom(int reuse) {
-    for (int fd = 3; fd < 1024; fd++)
+    int pair[2] = {0, 0};
+    for (int fd = 3; fd < DESCRIPTORS; fd++)
         weir_sys_close(fd);
-    for (int i = 0; i < 1000 && reuse; i++)
+    for (int i = 0; i < 1000 && reuse == 1; i++)
         if (weir_sys_open("/dev/null", O_RDWR, 0) < 0)
             break;
+    while (reuse == 2 && pair[1] < 1000 && socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0)
+        if (write(pair[0], "x", 1) != 1 || write(pair[1], "x", 1) != 1)
+            break;
     printf("ok %d\n", count_descriptors());
+}
+
+// In how many of those sockets there is not just that one message.
+static void do_touched(void) {
+    uint64_t touched = 0;
+    for (int fd = 3; fd < DESCRIPTORS; fd++) {
+        char byte[8];
+        if (weir_sys_fcntl(fd, F_GETFD, 0) < 0 || fd == weir_state_page->fd ||
+            fd == weir_state_page->usage_fd)
+            continue;
+        touched += recv(fd, byte, sizeof(byte), MSG_DONTWAIT) != 1 ||
+                   recv(fd, byte, sizeof(byte), MSG_DONTWAIT) >= 0;
+    }
+    say(0, touched);
+}
+
+// How many memory files this process has mapped.
+static void do_mapped(void) {
+    char line[LINE_MAX_BYTES];
+    uint64_t count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof(line), maps))
+        count += strstr(line, "memfd:") != NULL;
+    if (maps)
+        fclose(maps);
+    say(0, count);
 }
 
 static void do_locked(void) {
@@ -254,6 +287,10 @@ static void run_words(char **words) {
         forbid(SYS_clone3, 0, EAGAIN);
     else if (!strcmp(words[0], "closefrom"))
         do_closefrom((int)number(words[1]));
+    else if (!strcmp(words[0], "touched"))
+        do_touched();
+    else if (!strcmp(words[0], "mapped"))
+        do_mapped();
     else if (!strcmp(words[0], "descriptors"))
         say(0, (uint64_t)count_descriptors());
     else if (!strcmp(words[0], "errno"))
