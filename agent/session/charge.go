@@ -19,7 +19,8 @@ import (
 )
 
 // waiter is a request that does not fit now, but will once the memory of processes that have died
-// is free again. It is answered when that has happened, or refused after exitHold at the latest.
+// is free again, or may once processes of an earlier agent's time have said what they hold. It is
+// answered when that has happened, or refused after exitHold at the latest.
 type waiter struct {
 	s       *session
 	out     outlet
@@ -68,7 +69,8 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 			break
 		}
 		verdict.Verdict, verdict.Granted_bytes = abi.Granted, w.request.Bytes
-	case c.dying(gpu, outcome.Missing) && w.until.After(time.Now()) && len(c.waiting) <= waitersMax:
+	case c.dying(gpu)+c.returning(gpu) >= outcome.Missing && w.until.After(time.Now()) &&
+		len(c.waiting) <= waitersMax:
 		return nil
 	default:
 		c.refuse(w, "")
@@ -140,12 +142,33 @@ func (c *container) recall(s *session, gpu int, limit uint64) uint64 {
 	return taken
 }
 
-// dying looks for processes that have just died, and tells whether the charges of all dead ones,
-// still held for their memory to be free, cover what is missing. Called under mu.
-func (c *container) dying(gpu int, missing uint64) bool {
+// returning is the charge of processes that an earlier agent served and whose usage pages cannot be
+// opened, as long as they may be about to connect again: the part that they do not use cannot be
+// told or recalled before. Called under mu.
+func (c *container) returning(gpu int) (sum uint64) {
+	left := returnWait - time.Since(c.node.recovered)
+	if left <= 0 {
+		return 0
+	}
+	for s := range c.pageless {
+		sum += c.ledgers[gpu].Granted(s.holder())
+	}
+	if sum > 0 && !c.retryTimed {
+		c.retryTimed = true
+		time.AfterFunc(left, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.retryWaiting()
+		})
+	}
+	return sum
+}
+
+// dying looks for processes that have just died, and tells the charges of all dead ones, which are
+// still held for their memory to be free. Called under mu.
+func (c *container) dying(gpu int) (sum uint64) {
 	var handles []*proc.Handle
 	var sessions []*session
-	sum := uint64(0)
 	for _, s := range c.sessions {
 		granted := c.ledgers[gpu].Granted(s.holder())
 		switch {
@@ -160,7 +183,7 @@ func (c *container) dying(gpu int, missing uint64) bool {
 		sum += c.ledgers[gpu].Granted(sessions[i].holder())
 		c.beginExit(sessions[i], "its process has ended")
 	}
-	return sum >= missing
+	return sum
 }
 
 // retryWaiting decides again on the requests that wait. Called under mu.

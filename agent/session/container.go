@@ -41,6 +41,8 @@ type container struct {
 	refused  int64
 	rootOver bool // its weir run has ended: it ends with its last session
 	closed   bool // it has ended, or the agent is stopping
+	// retryTimed: waiting requests will be decided again when returnWait is over.
+	retryTimed bool
 
 	loaded   map[proc.ID]uint64 // images seen to have the library
 	reported map[proc.ID]uint64 // images reported to run without it

@@ -46,14 +46,16 @@ type Node struct {
 	opts    Options
 	log     *slog.Logger
 	started time.Time
-	gpus    []*gpu
-	byUUID  map[[16]byte]int
-	run     *runDir
-	library string // path of the installed library
-	events  *events.Log
-	credits *store.Credits
-	watcher *watcher
-	exits   *exits
+	// recovered is when the charges of an earlier agent had been taken over.
+	recovered time.Time
+	gpus      []*gpu
+	byUUID    map[[16]byte]int
+	run       *runDir
+	library   string // path of the installed library
+	events    *events.Log
+	credits   *store.Credits
+	watcher   *watcher
+	exits     *exits
 
 	connections    atomic.Int64
 	connectionsMax int64

@@ -48,6 +48,9 @@ const (
 	waitersMax = 1024
 	// exitHold is how long the charge of a dead process is held for NVML to stop listing it.
 	exitHold = 2 * time.Second
+	// returnWait is how long after a restart of the agent a request that does not fit may wait for
+	// processes to connect again, which takes a library 100 ms unless its process is stopped.
+	returnWait = time.Second
 	// exitPoll is how often NVML is asked meanwhile.
 	exitPoll = 5 * time.Millisecond
 	// roundEvery is how often all processes are looked at for what no descriptor tells.

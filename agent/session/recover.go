@@ -42,6 +42,7 @@ func (n *Node) recover() error {
 			err = n.recoverSession(r)
 		}
 	}
+	n.recovered = time.Now()
 	for _, c := range n.sorted() {
 		if err == nil {
 			err = c.begin()

@@ -200,6 +200,9 @@ func (c *container) enter(s *session, grants []store.Grant) *ending {
 		c.show(gpu)
 	}
 	c.sessions[s.process], c.holders[s.holder()] = s, s
+	if former != nil {
+		c.retryWaiting() // the charge is what the process declares now, which may be less
+	}
 	return nil
 }
 

@@ -37,8 +37,8 @@ var compileFlags = []string{
 
 var linkFlags = []string{
 	"-shared", "-nostdlib", "-Wl,-soname,libweir.so", "-Wl,--version-script=preload/weir.map",
-	"-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code", "-Wl,--hash-style=both",
-	"-Wl,--gc-sections", "-Wl,--build-id=sha1",
+	"-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,nodelete",
+	"-Wl,-z,noseparate-code", "-Wl,--hash-style=both", "-Wl,--gc-sections", "-Wl,--build-id=sha1",
 }
 
 // Flags for one machine only: the usual ones would call functions of the compiler's run time.
