@@ -6,11 +6,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 
 BUILD := build
+PREFIX ?= /usr/local
 CC ?= gcc
 GO ?= go
 CLANG_FORMAT ?= clang-format
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1)
-GO_LDFLAGS := -X main.version=$(VERSION)
+GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # go-nvml declares NVML's older functions, which are marked as deprecated: nothing to tell a reader.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
@@ -51,11 +52,12 @@ $(BUILD)/weir: $(GO_SOURCES) $(C_SOURCES) go.mod go.sum $(BUILD)/libweir.so CHAN
 	mkdir -p $(@D)
 	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $@ ./agent/cmd/weir
 
-## demo: two programs share one GPU (simulated where there is none) under caps; about half a minute
+## demo: two programs share one GPU (simulated where there is none) under caps; seconds, once built
 .PHONY: demo
 demo:
-	+$(MAKE) -j2 build
-	tests/demo/demo.sh
+	@echo 'Building weir and the simulated GPU; the first time this takes about a minute.'
+	@+$(MAKE) -s --no-print-directory -j2 $(BUILD)/weir $(DEMO_TARGETS)
+	@tests/demo/demo.sh
 
 ## test: everything that can be checked on this machine; installs Debian packages it needs if root
 .PHONY: test
@@ -112,6 +114,11 @@ generate: $(GENERATE_TARGETS)
 .PHONY: check-generate
 check-generate:
 	tests/check-generate.sh
+
+## install: put the binary, which carries the library, under DESTDIR and PREFIX (/usr/local)
+.PHONY: install
+install: $(BUILD)/weir
+	install -D -m 755 $(BUILD)/weir $(DESTDIR)$(PREFIX)/bin/weir
 
 ## clean: remove what was built
 .PHONY: clean

@@ -11,6 +11,8 @@
 #ifndef WEIR_HOOKS_H
 #define WEIR_HOOKS_H
 
+#include <stdbool.h>
+
 #include "cuda.h"
 
 // Every export of the driver has a number, in the order of symbols.def.
@@ -53,5 +55,10 @@ void *weir_next_function(const char *name);
 
 // The value of an environment variable in the host's environment, or NULL.
 const char *weir_env(const char *name);
+
+// Reads the value that a variable had when the program was started, as the kernel still knows it
+// where the program has cleared its environment since. False where it had none, an empty one, or
+// one that does not fit.
+bool weir_env_at_start(const char *name, char *to, size_t room);
 
 #endif

@@ -3,6 +3,7 @@
 // without a C library still loads.
 #include "hooks.h"
 #include "objects.h"
+#include "sys.h"
 
 extern char **environ;
 #pragma weak environ
@@ -51,4 +52,49 @@ const char *weir_env(const char *name) {
             return entry + 1;
     }
     return NULL;
+}
+
+// How far a name has been found in what was read so far.
+struct env_match {
+    const char *name;
+    size_t at;       // bytes of the name that match, its "=" included
+    bool elsewhere;  // in an entry of another name
+    bool in_value;
+};
+
+// Takes one byte of an environment. Whether it is one of the value, its end included.
+static bool env_step(struct env_match *match, char byte) {
+    if (match->in_value)
+        return true;
+    char wanted = match->name[match->at] ? match->name[match->at] : '=';
+    if (byte == 0) {
+        match->at = 0;
+        match->elsewhere = false;
+    } else if (match->elsewhere || byte != wanted) {
+        match->elsewhere = true;
+    } else if (match->name[match->at++] == 0) {
+        match->in_value = true;
+    }
+    return false;
+}
+
+bool weir_env_at_start(const char *name, char *to, size_t room) {
+    char part[512];
+    struct env_match match = {.name = name};
+    size_t length = 0;
+    int64_t at = 0;
+    bool ended = false;
+    int fd = weir_sys_open("/proc/self/environ", O_RDONLY, 0);
+    if (fd < 0)
+        return false;
+    for (long got = 1; got > 0 && !ended && length < room; at += got) {
+        got = weir_sys_pread(fd, part, sizeof(part), at);
+        for (long i = 0; i < got && !ended && length < room; i++)
+            if (env_step(&match, part[i])) {
+                to[length++] = part[i];
+                ended = part[i] == 0;
+            }
+    }
+    weir_sys_close(fd);
+    return ended && length > 1;
 }

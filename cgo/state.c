@@ -69,11 +69,13 @@ static struct weir_state *find_state(void) {
     return state;
 }
 
-// Whether the environment belongs to someone with fewer rights than the process.
+// Whether the environment belongs to someone with fewer rights than the process. The kernel says
+// how that was at the exec; what the process has made of its own rights since (seteuid) changes
+// nothing.
 static int environment_is_foreign(void) {
     unsigned long (*getauxval)(unsigned long) =
         (unsigned long (*)(unsigned long))weir_host_function("getauxval");
-    return weir_sys_changed_identity() || (getauxval && getauxval(AT_SECURE_KEY) != 0);
+    return getauxval ? getauxval(AT_SECURE_KEY) != 0 : weir_sys_changed_identity();
 }
 
 static const char *setting(const char *name) {
@@ -103,7 +105,12 @@ static void close_inherited(struct weir_state *state) {
 // does; the others go on meanwhile and wait where they need the agent.
 static enum weir_mode begin(struct weir_state *state) {
     uint32_t mode = WEIR_MODE_NEW;
+    char at_start[WEIR_SOCKET_PATH_MAX];
     const char *socket = setting("WEIR_SOCKET");
+    // A program may have cleared its environment, as daemons do; that does not free it of its cap.
+    if (!socket && !environment_is_foreign() &&
+        weir_env_at_start("WEIR_SOCKET", at_start, sizeof(at_start)))
+        socket = at_start;
     int rc = socket ? 0 : weir_sys_exists(DEFAULT_SOCKET);
     uint32_t next = rc == -ENOENT || rc == -ENOTDIR ? WEIR_MODE_PASS : WEIR_MODE_STARTING;
     if (!__atomic_compare_exchange_n(&state->mode, &mode, next, 0, __ATOMIC_ACQ_REL,

@@ -69,8 +69,8 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 			break
 		}
 		verdict.Verdict, verdict.Granted_bytes = abi.Granted, w.request.Bytes
-	case c.dying(gpu)+c.returning(gpu) >= outcome.Missing && w.until.After(time.Now()) &&
-		len(c.waiting) <= waitersMax:
+	case c.coming(gpu, outcome.Missing) >= outcome.Missing && w.until.After(time.Now()) &&
+		len(c.waiting)+int(c.unsent.Load()) <= waitersMax:
 		return nil
 	default:
 		c.refuse(w, "")
@@ -142,6 +142,33 @@ func (c *container) recall(s *session, gpu int, limit uint64) uint64 {
 	return taken
 }
 
+// coming is the charge that is about to be given back, or may be; what takes long to find out is
+// left out where there is enough without it. Called under mu.
+func (c *container) coming(gpu int, enough uint64) uint64 {
+	sum := c.dying(gpu) + c.returning(gpu)
+	if sum < enough {
+		sum += c.replaced(gpu)
+	}
+	return sum
+}
+
+// replaced looks for programs that another has just taken the place of by exec, which frees what
+// they held, and tells their charges. It is heard of late where another process holds their
+// connection open. Called under mu.
+func (c *container) replaced(gpu int) (sum uint64) {
+	for _, s := range c.sessions {
+		granted := c.ledgers[gpu].Granted(s.holder())
+		if granted == 0 || s.state == exiting {
+			continue
+		}
+		if st, err := proc.Read(s.process.PID); err == nil && anotherImage(s, st) {
+			sum += granted
+			c.beginExit(s, byExec)
+		}
+	}
+	return sum
+}
+
 // returning is the charge of processes that an earlier agent served and whose usage pages cannot be
 // opened, as long as they may be about to connect again: the part that they do not use cannot be
 // told or recalled before. Called under mu.
@@ -195,7 +222,11 @@ func (c *container) retryWaiting() {
 			continue // ended by what an earlier one of these turned up
 		}
 		if verdict := c.decide(w); verdict != nil {
-			c.node.tasks.Go(func() { w.out.send(wire.Encode(verdict)) })
+			c.unsent.Add(1)
+			c.node.tasks.Go(func() {
+				defer c.unsent.Add(-1)
+				w.out.send(wire.Encode(verdict))
+			})
 		} else {
 			c.waiting = append(c.waiting, w)
 		}

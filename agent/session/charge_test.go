@@ -5,8 +5,10 @@ package session
 import (
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -263,6 +265,22 @@ func TestWaitingForAnExec(t *testing.T) {
 	p.Must("alloc 0 %d", 30*mib)
 }
 
+// TestExecIsNoRefusal: what a program held that was replaced by exec counts as free, also while a
+// process that it has forked holds its connection open, so that nothing tells of its end.
+func TestExecIsNoRefusal(t *testing.T) {
+	b := start(t)
+	grant := b.run(100 * mib)
+	other, p := b.tenant(grant), b.tenant(grant)
+	p.Must("alloc 0 %d", 60*mib)
+	holder, err := strconv.Atoi(p.Must("hold"))
+	if err != nil || holder <= 1 {
+		t.Fatalf("the process that holds the connection: %d, %v", holder, err)
+	}
+	defer unix.Kill(holder, unix.SIGKILL)
+	p.Become()
+	other.Must("alloc 0 %d", 70*mib)
+}
+
 // TestHoldIsBounded: a driver that lists a dead process for ever, or does not answer, holds nobody
 // up.
 func TestHoldIsBounded(t *testing.T) {
@@ -285,6 +303,62 @@ func TestHoldIsBounded(t *testing.T) {
 			other := b.tenant(grant)
 			other.Must("alloc 0 %d", 100*mib)
 		})
+	}
+}
+
+// TestLateAnswersAreBounded: a tenant that asks, waits for the dead and never reads cannot have the
+// agent keep more and more answers for it.
+func TestLateAnswersAreBounded(t *testing.T) {
+	b := start(t)
+	grant := b.run(100 * mib)
+	conn, err := sessiontest.Dial(grant.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Send(sessiontest.Hello("deaf")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetNonblock(conn.FD, true); err != nil {
+		t.Fatal(err)
+	}
+	c := b.Node.containers[grant.ID]
+	seq := uint32(0)
+	for limit := int64(100 * mib); limit <= 400*mib; limit += 100 * mib {
+		change := control.CapsChange{Set: control.Caps{MemoryBytes: &limit}}
+		if _, err := b.ChangeCaps(t.Context(), grant.ID, change); err != nil {
+			t.Fatal(err)
+		}
+		victim := b.tenant(grant)
+		victim.Must("alloc 0 %d", 90*mib)
+		b.devices.list(victim.PID(), true)
+		victim.Kill()
+		b.eventually("the dead one is exiting", func() bool {
+			return b.state(grant.ID, victim.PID()) == "exiting"
+		})
+		for refused := 0; refused < 100; {
+			seq++
+			ask := &abi.Request{Kind: abi.KindPlain, Bytes: 100 * mib}
+			if conn.Send(sessiontest.Packet(abi.MsgRequest, seq, ask)) != nil { // nobody takes it any more
+				refused++
+				time.Sleep(time.Millisecond)
+			}
+			c.mu.Lock()
+			waiting := len(c.waiting)
+			c.mu.Unlock()
+			if waiting >= 800 {
+				break
+			}
+		}
+		b.devices.list(victim.PID(), false)
+		b.eventually("nothing waits for the dead one", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.waiting) == 0 && len(c.sessions) == 1
+		})
+	}
+	if unsent := c.unsent.Load(); unsent > waitersMax+1 {
+		t.Errorf("%d answers are kept for a tenant that does not read", unsent)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"weir/agent/control"
 	"weir/agent/ledger"
@@ -29,6 +30,7 @@ type container struct {
 	listener *net.UnixListener
 
 	silent chan struct{} // one token for each connection that has yet to say HELLO
+	unsent atomic.Int64  // answers that came late and that their tenants have yet to make room for
 
 	mu       sync.Mutex
 	ledgers  []*ledger.Ledger // by GPU

@@ -123,8 +123,9 @@ func (c *container) note(s *session, m *abi.Note) {
 		c.event("driver-oom", s.process.PID, "%s: the driver had no %s left on %s, though the cap "+
 			"allows it; the card is full", s.program, size(int64(m.B)), gpu)
 	case abi.NoteUnknownGPU:
-		c.event("unenforced", s.process.PID, "%s uses a GPU (number %d of its own) that the agent "+
-			"does not know; no cap holds on it", s.program, m.A)
+		c.event("denied", s.process.PID, "%s was refused memory on a GPU (number %d of its own) that "+
+			"the agent does not know; restart the agent, which finds the GPUs when it starts",
+			s.program, m.A)
 	case abi.NoteForked:
 		c.event("forked", s.process.PID, "%s is a fork of a process that used CUDA", s.program)
 	}

@@ -44,7 +44,9 @@ const (
 	helloMax = 512
 	// containersMax is how many containers a node has at most.
 	containersMax = 1024
-	// waitersMax is how many requests of one container may wait for dying processes.
+	// waitersMax is how many requests of one container may wait for dying processes, or wait to be
+	// answered after that: a tenant that does not read is soon refused at once, and then holds up
+	// itself only.
 	waitersMax = 1024
 	// exitHold is how long the charge of a dead process is held for NVML to stop listing it.
 	exitHold = 2 * time.Second

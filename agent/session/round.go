@@ -4,14 +4,14 @@ package session
 
 import (
 	"context"
-	"debug/elf"
 	"fmt"
 	"time"
 
 	"weir/agent/session/proc"
 )
 
-// stray is a process of a container that runs without the library, so no cap holds for it.
+// stray is a process of a container that runs without the library, or with one that cannot find the
+// agent, so no cap holds for it.
 type stray struct {
 	proc.Stat
 	why string
@@ -132,6 +132,9 @@ func (c *container) strays(all []proc.Stat) (found []stray) {
 		there, err := proc.Maps(st.PID, "/libweir.so")
 		switch {
 		case err != nil: // ended meanwhile, or not to be looked into
+		case there && deaf(st.PID):
+			found = append(found, stray{st, "WEIR_SOCKET was taken out of its environment, so the " +
+				"library in it does not find the agent and no cap holds for it"})
 		case there:
 			c.loaded[st.ID] = st.Image
 		default:
@@ -148,18 +151,21 @@ func (c *container) strays(all []proc.Stat) (found []stray) {
 	return found
 }
 
+// deaf tells a program that was started with the library and without its container's socket. One
+// that has written over its environment since, as some do with their title, is not suspected.
+func deaf(pid int) bool {
+	there, err := proc.Started(pid, "LD_PRELOAD", "WEIR_SOCKET")
+	return err == nil && there[0] && !there[1]
+}
+
 // whyStray says why the library is not in a process.
 func whyStray(pid int) string {
-	program, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
+	switch loaded, err := proc.HasLoader(pid); {
+	case err != nil:
 		return "it runs without the library, so no cap holds for it"
-	}
-	defer program.Close()
-	for _, p := range program.Progs {
-		if p.Type == elf.PT_INTERP {
-			return "it was started without LD_PRELOAD in its environment, so the library is not " +
-				"in it and no cap holds for it"
-		}
+	case loaded:
+		return "it was started without LD_PRELOAD in its environment, so the library is not " +
+			"in it and no cap holds for it"
 	}
 	return "it is a static program, which cannot load the library, so no cap holds for it; link " +
 		"it dynamically"

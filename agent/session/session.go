@@ -283,6 +283,9 @@ func (c *container) checkLater(s *session, after time.Duration) {
 	s.check = time.AfterFunc(after, func() { c.checkImage(s) })
 }
 
+// byExec is why a session ends whose process lives on.
+const byExec = "its process runs another program now (exec)"
+
 // checkImage ends a session without a connection whose process runs another program by now: exec
 // has freed what it held. The look is repeated at growing intervals.
 func (c *container) checkImage(s *session) {
@@ -291,7 +294,7 @@ func (c *container) checkImage(s *session) {
 	switch {
 	case c.closed || c.sessions[s.process] != s || s.state != detached && s.state != recovered:
 	case err == nil && anotherImage(s, st):
-		c.beginExit(s, "its process runs another program now (exec)")
+		c.beginExit(s, byExec)
 	default:
 		c.checkLater(s, s.checkAfter)
 		s.checkAfter = min(2*s.checkAfter, imageCheckLast)

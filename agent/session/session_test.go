@@ -470,7 +470,7 @@ func TestNotes(t *testing.T) {
 	}
 	defer tenant.Close()
 	for code, kind := range map[uint32]string{
-		abi.NoteRefused: "denied", abi.NoteDriverOOM: "driver-oom", abi.NoteUnknownGPU: "unenforced",
+		abi.NoteRefused: "denied", abi.NoteDriverOOM: "driver-oom", abi.NoteUnknownGPU: "denied",
 		abi.NoteForked: "forked",
 	} {
 		if err := tenant.Note(code, 1, 7*mib); err != nil {

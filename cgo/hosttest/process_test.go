@@ -148,6 +148,26 @@ func TestClosefromIdle(t *testing.T) {
 	a.balance(h, s)
 }
 
+// What a program makes of its rights and its environment before it uses CUDA does not free it of its
+// cap.
+func TestDaemon(t *testing.T) {
+	for _, what := range []string{"group", "clear", "unset"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			if what == "group" && os.Geteuid() != 0 {
+				t.Skip("only root may take another group")
+			}
+			a := startAgent(t, 2*mib)
+			h := startHost(t, plain, a.path, "WEIR_SOCKE=/nowhere", "WEIR_SOCKETS=/nowhere",
+				"LONG="+strings.Repeat("WEIR_SOCKET=/nowhere", 100))
+			h.want("ok 0", "daemon %s", what)
+			h.want("err 2", "alloc %d", 3*mib)
+			h.ok("alloc %d", mib)
+			a.balance(h, a.session(h, 1))
+		})
+	}
+}
+
 func TestSignalHandlerComesBack(t *testing.T) {
 	t.Parallel()
 	a := startAgent(t)

@@ -8,11 +8,15 @@ DEMO_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror -I$(DEMO_DIR) \
   -DDEMO_PTX_VECTOR_ADD='"$(DEMO_KERNELS)/vector_add.ptx"' \
   -DDEMO_PTX_MATRIX_PRODUCT='"$(DEMO_KERNELS)/matrix_product.ptx"'
 
-BUILD_TARGETS += $(addprefix $(DEMO_OUT)/,trainer inference)
+DEMO_PROGRAMS := $(addprefix $(DEMO_OUT)/,trainer inference)
+# All that the demo uses beside the binary: less than `make build` makes.
+DEMO_TARGETS := $(DEMO_PROGRAMS) $(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1
+
+BUILD_TARGETS += $(DEMO_PROGRAMS)
 
 $(DEMO_OUT):
 	mkdir -p $@
 
-$(addprefix $(DEMO_OUT)/,trainer inference): $(DEMO_OUT)/%: $(DEMO_DIR)/%.c $(DEMO_DIR)/gpu.c \
+$(DEMO_PROGRAMS): $(DEMO_OUT)/%: $(DEMO_DIR)/%.c $(DEMO_DIR)/gpu.c \
   $(DEMO_DIR)/gpu.h $(DEMO_KERNELS)/vector_add.ptx $(DEMO_KERNELS)/matrix_product.ptx | $(DEMO_OUT)
 	$(CC) $(DEMO_CFLAGS) -o $@ $< $(DEMO_DIR)/gpu.c -ldl

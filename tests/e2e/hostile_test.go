@@ -82,6 +82,20 @@ func TestForgedPages(t *testing.T) {
 	}
 }
 
+// A program that is started without its container's socket passes its calls through; that is said.
+func TestSocketTakenAway(t *testing.T) {
+	n := node.Start(t, node.Options{})
+	n.Run(node.RunOptions{Name: "deaf", Memory: "64MiB"}, "env", "-u", "WEIR_SOCKET", "sleep", "60")
+	n.Eventually(func() string {
+		for _, c := range n.Containers() {
+			if !c.Enforced && strings.Contains(c.Reason, "WEIR_SOCKET") {
+				return ""
+			}
+		}
+		return fmt.Sprintf("nothing is said of it: %+v", n.Containers())
+	})
+}
+
 func TestNonsenseOnTheTenantSocket(t *testing.T) {
 	n := node.Start(t, node.Options{})
 	witness := bystander(n)

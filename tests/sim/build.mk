@@ -12,7 +12,8 @@ SIM_MACHINE_SOURCES := $(wildcard $(SIM_DIR)/*.c)
 SIM_SOURCES := $(SIM_MACHINE_SOURCES) $(wildcard $(SIM_DIR)/driver/*.c $(SIM_DIR)/ptx/*.c)
 SIM_TEST_DIR := $(SIM_DIR)/driver/test
 
-SIM_TESTS := engine_test lock_test lookup_test driver_test work_test process_test
+SIM_TESTS := machine_test engine_test lock_test lookup_test driver_test visible_test work_test \
+  process_test
 
 SIM_EXTRA_plain :=
 SIM_EXTRA_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -43,7 +44,8 @@ $$(SIM_OUT)/$(1)/libcuda.so.1: $$(SIM_OBJECTS_$(1)) $$(SIM_DIR)/driver/driver.ma
 	  $$(SIM_OBJECTS_$(1)) -lm
 
 # Tests of the machine alone.
-$$(SIM_OUT)/$(1)/engine_test $$(SIM_OUT)/$(1)/lock_test: $$(SIM_OUT)/$(1)/%: \
+$$(SIM_OUT)/$(1)/machine_test $$(SIM_OUT)/$(1)/engine_test \
+  $$(SIM_OUT)/$(1)/lock_test: $$(SIM_OUT)/$(1)/%: \
   $$(SIM_OUT)/$(1)/driver/test/%.o $$(SIM_OUT)/$(1)/driver/test/test_machine.o \
   $$(SIM_MACHINE_OBJECTS_$(1))
 	$$(CC) $$(SIM_EXTRA_$(1)) -pthread -o $$@ $$^
@@ -71,10 +73,12 @@ $(BUILD)/sim/libcuda.so.1: $(SIM_OUT)/plain/libcuda.so.1
 define SIM_RUN
 .PHONY: $(1)
 $(1): $(SIM_TESTS:%=$(SIM_OUT)/$(2)/%)
+	$(SIM_OUT)/$(2)/machine_test
 	$(SIM_OUT)/$(2)/engine_test
 	$(SIM_OUT)/$(2)/lock_test
 	$(SIM_OUT)/$(2)/lookup_test $(SIM_DIR)/testdata
 	$(SIM_OUT)/$(2)/driver_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/visible_test
 	TSAN_OPTIONS="suppressions=$(SIM_TEST_DIR)/tsan.supp" $(SIM_OUT)/$(2)/work_test
 	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
 	  $(SIM_OUT)/$(2)/process_test

@@ -369,10 +369,11 @@ int sim_engines_submit(struct sim_engines *e, uint32_t context, const struct sim
     uint32_t ref = ref_of(context, seq);
     struct sim_item *item = item_of(e, ref);
     *recycled_finish_ns = item->seq ? item->finish_ns : 0;
+    uint64_t cost_ns = work->cost_ns < SIM_COST_NS_MAX ? work->cost_ns : SIM_COST_NS_MAX;
     *item = (struct sim_item){.seq = seq,
                               .submit_ns = now,
-                              .cost_ns = work->cost_ns,
-                              .left_ns = work->cost_ns,
+                              .cost_ns = cost_ns,
+                              .left_ns = cost_ns,
                               .engine = (uint8_t)work->engine};
     for (unsigned i = 0; i < SIM_DEPS_MAX; i++)
         item->deps[i] =

@@ -39,11 +39,13 @@ static int complete(struct sim_config *config) {
         gpu->queue_depth = gpu->queue_depth ? gpu->queue_depth : SIM_QUEUE_MAX;
         gpu->slice_ns = gpu->slice_ns ? gpu->slice_ns : 1024000;
         gpu->memory_bytes = gpu->memory_bytes / SIM_GRANULE * SIM_GRANULE;
+        if (gpu->context_bytes >= gpu->memory_bytes)
+            return EINVAL;
+        gpu->context_bytes = (gpu->context_bytes + SIM_GRANULE - 1) / SIM_GRANULE * SIM_GRANULE;
         if (gpu->queue_depth > SIM_QUEUE_MAX || !gpu->memory_bytes ||
             gpu->context_bytes >= gpu->memory_bytes || !gpu->h2d_bytes_per_s ||
             !gpu->d2h_bytes_per_s || !gpu->memory_bytes_per_s || !gpu->sm_count)
             return EINVAL;
-        gpu->context_bytes = (gpu->context_bytes + SIM_GRANULE - 1) / SIM_GRANULE * SIM_GRANULE;
     }
     return 0;
 }
@@ -65,9 +67,10 @@ static int fill(struct sim_file *file, const struct sim_config *config) {
     return 0;
 }
 
-// Makes the file under a temporary name; nobody ever sees half a machine.
-static int write_file(const char *path, const struct sim_config *config) {
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+// Makes the file under a temporary name of its own, which it puts into the path's last letters:
+// nobody ever sees half a machine, however many are being made.
+static int write_file(char *path, const struct sim_config *config) {
+    int fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0)
         return errno;
     int rc = fchmod(fd, 0666) || ftruncate(fd, sizeof(struct sim_file)) ? errno : 0;
@@ -89,16 +92,32 @@ int sim_machine_create(const char *path, const struct sim_config *config) {
     struct sim_config whole = *config;
     int rc = complete(&whole);
     if (!rc)
-        rc = join(temporary, sizeof temporary, path, ".new");
+        rc = join(temporary, sizeof temporary, path, ".XXXXXX");
     if (rc)
         return rc;
-    unlink(temporary);
     rc = write_file(temporary, &whole);
     if (!rc && rename(temporary, path))
         rc = errno;
     if (rc)
         unlink(temporary);
     return rc;
+}
+
+// Whether the numbers that bound loops make sense: anybody may have written to the file.
+static bool sane(const struct sim_file *file) {
+    struct sim_config config;
+    memcpy(&config, &file->config, sizeof config);
+    if (complete(&config) || memcmp(&config, &file->config, sizeof config) ||
+        file->processes_used > SIM_PROCESSES_MAX)
+        return false;
+    for (unsigned i = 0; i < SIM_REGIONS; i++) {
+        const struct sim_engines *engines = &file->regions[i];
+        bool unused = i && !engines->gpu_count;
+        if ((!unused && engines->gpu_count != config.gpu_count) ||
+            engines->contexts_used > SIM_CONTEXTS_MAX || engines->stays_used > SIM_PROCESSES_MAX)
+            return false;
+    }
+    return true;
 }
 
 // Maps an open file, if it is a machine of this layout.
@@ -111,7 +130,7 @@ static int map_file(int fd, struct sim_file **file) {
     *file = mmap(NULL, sizeof **file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (*file == MAP_FAILED)
         return errno;
-    if ((*file)->magic == SIM_MAGIC && (*file)->layout == SIM_LAYOUT &&
+    if ((*file)->magic == SIM_MAGIC && (*file)->layout == SIM_LAYOUT && sane(*file) &&
         !madvise(*file, sizeof **file, MADV_DONTFORK))
         return 0;
     munmap(*file, sizeof **file);

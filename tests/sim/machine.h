@@ -24,6 +24,9 @@
 #define SIM_STEAL_MS 20          // how long a holder of the engine lock may stand still
 #define SIM_GRANULE 512u         // device memory is taken in multiples of this, in bytes
 
+// The most that one operation takes, 13 days: times of a whole queue can be added.
+#define SIM_COST_NS_MAX (UINT64_C(1) << 50)
+
 // The directory of the machine file is $WEIR_SIM, else this.
 #define SIM_DIRECTORY "/run/weir-sim"
 #define SIM_FILE "machine"
@@ -178,7 +181,7 @@ struct sim_dep {
 
 struct sim_work {
     enum sim_engine engine;
-    uint64_t cost_ns;  // of the engine, when it is alone
+    uint64_t cost_ns;  // of the engine, when it is alone; more than SIM_COST_NS_MAX counts as that
     struct sim_dep deps[SIM_DEPS_MAX];
 };
 

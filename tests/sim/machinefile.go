@@ -185,7 +185,7 @@ func (r *reader) gpus(machine *Machine, value any) {
 		return // readKeys has said that it is missing
 	}
 	tables, isList := value.([]any)
-	if !isList {
+	if !isList || len(tables) == 0 {
 		r.mistake("", "gpu", "want [[gpu]], one such table a GPU or with a count")
 		return
 	}
@@ -208,7 +208,38 @@ func (r *reader) gpus(machine *Machine, value any) {
 				len(kind.numaNodes), kind.count)
 			return
 		}
+		r.sizes(table, machine.Scale, kind)
 		machine.addGPUs(kind)
+		r.addresses(table, machine.GPUs, kind.count)
+	}
+}
+
+// sizes checks that something of the card is left at the machine's scale, beside one context.
+// What is zero was refused before.
+func (r *reader) sizes(table string, scale int64, kind gpuTable) {
+	if scale == 0 || kind.MemoryBytes == 0 || kind.ContextBytes == 0 {
+		return
+	}
+	memory := kind.MemoryBytes / scale / granule * granule
+	if memory == 0 {
+		r.mistake(table, "memory", "%d bytes are less than %d at scale 1/%d; want more",
+			kind.MemoryBytes, granule, scale)
+	} else if kind.ContextBytes/scale >= memory {
+		r.mistake(table, "context_memory", "%d bytes leave nothing of the card's %d; want less",
+			kind.ContextBytes, kind.MemoryBytes)
+	}
+}
+
+// addresses checks that the last count GPUs sit where none of the others does.
+func (r *reader) addresses(table string, gpus []GPU, count int) {
+	taken := map[PCI]int{}
+	for i, gpu := range gpus {
+		if other, found := taken[gpu.PCI]; found && i >= len(gpus)-count {
+			r.mistake(table, "pci", "GPU %d would be at %s like GPU %d; want another address",
+				i, gpu.PCI, other)
+			return
+		}
+		taken[gpu.PCI] = i
 	}
 }
 

@@ -125,8 +125,11 @@ func TestBadMachineFiles(t *testing.T) {
 		{"memory", `memroy = "24GiB"`, []string{"memroy", "unknown key", "memory"}},
 		{"memory", ``, []string{"memory", "missing", "a size such as"}},
 		{"memory", `memory "24GiB"`, []string{"expected '='"}},
+		{"memory", `memory = "32767"`, []string{"memory", "less than 512 at scale 1/64"}},
+		{"context_memory", `context_memory = "24GiB"`, []string{"context_memory", "leave nothing"}},
 		{"slice", `slice = 1024`, []string{"slice", `a time such as "1024us"`}},
 		{"slice", `slice = "0us"`, []string{"slice", "too small"}},
+		{"slice", `slice = "999ns"`, []string{"slice", "too small"}},
 		{"slice", `slice = "1.0000005us"`, []string{"slice", "whole number of nanoseconds"}},
 		{"switch_cost", `switch_cost = "-1us"`, []string{"switch_cost", "negative"}},
 		{"host_to_device", `host_to_device = "24GiB"`, []string{"host_to_device", "want a rate"}},
@@ -185,6 +188,8 @@ func TestMissingAndTooManyGPUs(t *testing.T) {
 	nine := strings.Replace(gpu, "name ", "count = 9\nname ", 1)
 	for want, text := range map[string]string{
 		":1: gpu: missing; want one [[gpu]] table":       head,
+		":8: gpu: want [[gpu]]":                          head + "gpu = []\n",
+		":35: pci: GPU 1 would be at 0000:3b:00.0 like":  head + gpu + "\n" + gpu,
 		": count: 18 GPUs in all; a machine has 1 to 16": head + nine + nine,
 		": gpu: want [[gpu]]":                            head + "gpu = 3\n",
 	} {

@@ -33,6 +33,10 @@ type gpuTable struct {
 
 const scaleMax = 1 << 16
 
+// sliceMinNS bounds what a moment of contention costs: whoever looks at the machine goes through
+// each slice that has passed.
+const sliceMinNS = 1000
+
 var machineKeys = []key[Machine]{
 	{name: "scale", wanted: scaleWanted, set: setScale},
 	{name: "driver", wanted: driverWanted, set: setDriver},
@@ -59,7 +63,7 @@ var gpuKeys = []key[gpuTable]{
 		func(g *gpuTable, n int64) { g.DeviceToHostRate = n }),
 	measured("memory_bandwidth", atLeastOne(rates), func(g *gpuTable, n int64) { g.MemoryRate = n }),
 	span("copy_latency", times, func(g *gpuTable, d time.Duration) { g.CopyLatency = d }),
-	span("slice", atLeastOne(times), func(g *gpuTable, d time.Duration) { g.Slice = d }),
+	span("slice", atLeast(times, sliceMinNS), func(g *gpuTable, d time.Duration) { g.Slice = d }),
 	span("switch_cost", times, func(g *gpuTable, d time.Duration) { g.SwitchCost = d }),
 	span("launch_latency", times, func(g *gpuTable, d time.Duration) { g.LaunchLatency = d }),
 	span("kernel_min", times, func(g *gpuTable, d time.Duration) { g.KernelMin = d }),

@@ -43,7 +43,11 @@ var (
 )
 
 func atLeastOne(q quantity) quantity {
-	q.least = 1
+	return atLeast(q, 1)
+}
+
+func atLeast(q quantity, least int64) quantity {
+	q.least = least
 	return q
 }
 

@@ -23,6 +23,9 @@ import (
 	"unsafe"
 )
 
+// granule is what all sizes of device memory are multiples of, in simulated bytes.
+const granule = C.SIM_GRANULE
+
 var (
 	// ErrNoMachine says that a directory holds no simulated machine.
 	ErrNoMachine = errors.New("no simulated machine")

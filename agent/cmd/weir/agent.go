@@ -40,7 +40,7 @@ Examples:
 			setting("config", "read `FILE`; else /etc/weir/weir.toml, or ~/.config/weir/weir.toml for an "+
 				"ordinary user, if it is there"),
 			setting("run-dir", "keep sockets and credit records in `DIR`, best on a tmpfs; else "+
-				"/run/weir, or $XDG_RUNTIME_DIR/weir for an ordinary user"),
+				"/run/weir, or $XDG_RUNTIME_DIR/weir or /tmp/weir-UID for an ordinary user"),
 			setting("state-dir", "keep containers and caps in `DIR`; else /var/lib/weir, or "+
 				"~/.local/state/weir for an ordinary user"),
 			setting("nvml", "load NVML from `FILE`; else the system's libnvidia-ml.so.1"),

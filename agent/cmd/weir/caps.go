@@ -50,8 +50,11 @@ func capsFrom(c *cli.Context) (control.Caps, error) {
 			return caps, usageError("--memory: %v", err)
 		}
 		if bytes == 0 {
-			return caps, usageError("--memory 0 is no cap: want at least 1 byte; " +
-				"`weir caps unset CONTAINER --memory` removes a cap")
+			without := "`weir caps unset CONTAINER --memory` removes a cap"
+			if c.Command.Name == passesThrough {
+				without = "leave --memory out to run without a cap"
+			}
+			return caps, usageError("--memory 0 is no cap: want at least 1 byte; %s", without)
 		}
 		caps.MemoryBytes = &bytes
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/urfave/cli/v2"
 
@@ -45,7 +46,7 @@ func exitCode(err error) int {
 		return coded.ExitCode()
 	case errors.Is(err, control.ErrNotFound):
 		return exitNotFound
-	case errors.Is(err, control.ErrPermission):
+	case errors.Is(err, control.ErrPermission), errors.Is(err, fs.ErrPermission):
 		return exitPermission
 	case errors.Is(err, control.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -23,6 +24,12 @@ const (
 	followWait  = 30 * time.Second
 	followPause = time.Second
 )
+
+// eventTypes are those that the agent writes, in the order of the manual page.
+var eventTypes = []string{
+	"denied", "driver-oom", "caps", "started", "ending", "ended", "session-ended", "refused", "left",
+	"forked", "forged", "unenforced",
+}
 
 func eventsCommand() *cli.Command {
 	forms := []string{formTable, formJSON, formYAML}
@@ -73,6 +80,12 @@ type eventFilter struct {
 
 func eventFilterFrom(c *cli.Context, now time.Time) (eventFilter, error) {
 	filter := eventFilter{types: c.StringSlice("type")}
+	for _, kind := range filter.types {
+		if !slices.Contains(eventTypes, kind) {
+			return filter, usageError("--type: unknown type %q%s; accepted: %s", kind,
+				suggest(kind, eventTypes), strings.Join(eventTypes, ", "))
+		}
+	}
 	if c.IsSet("since") {
 		span, err := config.ParseDuration(c.String("since"))
 		if err != nil {
@@ -195,7 +208,7 @@ func eventLine(event control.Event, now time.Time) string {
 	if event.Container != "" {
 		container = printable(event.Container)
 	}
-	line := fmt.Sprintf("%s  %-10s  %-12s", at.Format(clock), event.Type, container)
+	line := fmt.Sprintf("%s  %-13s  %-12s", at.Format(clock), event.Type, container)
 	if event.PID > 0 {
 		line += fmt.Sprintf("  pid %d", event.PID)
 	}

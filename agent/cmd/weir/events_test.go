@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,13 +25,49 @@ func TestEventLine(t *testing.T) {
 		Time: time.Date(2026, 3, 4, 12, 4, 11, 0, time.Local), Type: "denied", Container: "trainer",
 		PID: 4121, Message: "cuMemAlloc 2GiB: used 6.1GiB, cap 6GiB",
 	}
-	const want = "12:04:11  denied      trainer       pid 4121  cuMemAlloc 2GiB: used 6.1GiB, cap 6GiB"
+	const want = "12:04:11  denied         trainer       pid 4121  cuMemAlloc 2GiB: used 6.1GiB, cap 6GiB"
 	if got := eventLine(event, now); got != want {
 		t.Errorf("%q\n%q", got, want)
 	}
 	event = control.Event{Time: now.AddDate(-1, 0, 0), Type: "agent", Message: "a\nb\x1b"}
-	if got := eventLine(event, now); got != "2025-03-04 23:00:00  agent       -             a?b?" {
+	if got := eventLine(event, now); got != "2025-03-04 23:00:00  agent          -             a?b?" {
 		t.Errorf("%q", got)
+	}
+}
+
+// Every type of event that the agent writes can be asked for, and is on the manual page; no other is.
+func TestEventTypes(t *testing.T) {
+	files, err := filepath.Glob("../../session/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := map[string]bool{}
+	writes := regexp.MustCompile(`(?:\.event\(|\bType: )"([a-z-]+)"`)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range writes.FindAllStringSubmatch(string(text), -1) {
+			written[match[1]] = true
+		}
+	}
+	text := page(t, "weir-events.1.md")
+	for kind := range written {
+		if !slices.Contains(eventTypes, kind) {
+			t.Errorf("the agent writes %s", kind)
+		}
+	}
+	for _, kind := range eventTypes {
+		if !written[kind] {
+			t.Errorf("the agent does not write %s", kind)
+		}
+		if !strings.Contains(text, "*"+kind+"*") {
+			t.Errorf("%s is not on the manual page", kind)
+		}
 	}
 }
 

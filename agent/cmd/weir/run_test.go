@@ -138,16 +138,18 @@ func openTerminal(t *testing.T) (terminal, line *os.File) {
 	return terminal, line
 }
 
-// A shell starts background jobs with SIGINT and SIGQUIT ignored; they must stay so.
+// A shell starts background jobs with SIGINT and SIGQUIT ignored; they must stay so, and so must what
+// Go's runtime handles itself.
 func TestRunKeepsIgnoredSignals(t *testing.T) {
 	r := startRun(t, "", func(cmd *exec.Cmd) {
-		const script = `trap "" INT QUIT; exec "$0" run -- grep SigIgn /proc/self/status`
+		const script = `trap "" INT QUIT PIPE ALRM; exec "$0" run -- grep SigIgn /proc/self/status`
 		cmd.Args = []string{"sh", "-c", script, cmd.Path}
 		cmd.Path = "/bin/sh"
 	})
 	mask := strings.TrimSpace(strings.TrimPrefix(r.first, "SigIgn:"))
 	ignored, err := strconv.ParseUint(mask, 16, 64)
-	const want = 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGQUIT-1)
+	const want = 1<<(syscall.SIGINT-1) | 1<<(syscall.SIGQUIT-1) |
+		1<<(syscall.SIGPIPE-1) | 1<<(syscall.SIGALRM-1)
 	if err != nil || ignored&want != want || ignored&(1<<(syscall.SIGTERM-1)) != 0 {
 		t.Errorf("the child ignores %x (%q), want %x", ignored, r.first, want)
 	}

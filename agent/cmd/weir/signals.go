@@ -35,9 +35,9 @@ var catchSignals = sync.OnceValues(func() (<-chan caught, error) {
 		return nil, fmt.Errorf("making a pipe for signals: %w", err)
 	}
 	C.weir_report_to(C.int(ends[1]))
+	keepIgnored()
 	for _, sig := range forwarded {
 		if C.weir_ignored_at_start(C.int(sig)) != 0 {
-			signal.Ignore(sig)
 			continue
 		}
 		if status := C.weir_catch(C.int(sig)); status != 0 {
@@ -59,3 +59,17 @@ var catchSignals = sync.OnceValues(func() (<-chan caught, error) {
 	}()
 	return signals, nil
 })
+
+// signalLast is the highest number of a signal.
+const signalLast = 64
+
+// keepIgnored ignores again what the caller had ignored, which the program inherits: Go's runtime
+// has put handlers of its own in the place of nearly all. Two it needs itself: SIGCHLD, without
+// which no child's end could be told, and SIGURG, which is ignored by default.
+func keepIgnored() {
+	for sig := syscall.Signal(1); sig <= signalLast; sig++ {
+		if C.weir_ignored_at_start(C.int(sig)) != 0 && sig != syscall.SIGCHLD && sig != syscall.SIGURG {
+			signal.Ignore(sig)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func simDirFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "dir",
 		Usage: "the machine is in `DIR`; else in $WEIR_SIM, else " + sim.SystemDir +
-			", or $XDG_RUNTIME_DIR/weir-sim for an ordinary user",
+			", or $XDG_RUNTIME_DIR/weir-sim or /tmp/weir-sim-UID for an ordinary user",
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -63,7 +64,8 @@ func printVersion(c *cli.Context, agent *connection, form string) error {
 		fmt.Fprintf(c.App.Writer, "agent  %s, ABI %d, pid %d, %s\n", info.Version, info.ABI, info.PID,
 			agent.Socket())
 	case errors.Is(err, control.ErrUnreachable):
-		fmt.Fprintf(c.App.Writer, "agent  none answers at %s\n", agent.Socket())
+		fmt.Fprintf(c.App.Writer, "agent  none answers at %s\n",
+			strings.Join(agent.tried, " or "))
 	default:
 		fmt.Fprintf(c.App.Writer, "agent  %v\n", err)
 	}

@@ -6,6 +6,7 @@
 package proc
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -198,17 +199,20 @@ func Owner(pid int) (uid uint32, err error) {
 // Maps tells whether a file whose path ends in suffix is mapped by a process. An error means that
 // it cannot be told.
 func Maps(pid int, suffix string) (bool, error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	file, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return false, err
 	}
-	for line := range strings.Lines(string(content)) {
-		path := strings.TrimSuffix(strings.TrimSuffix(line, "\n"), " (deleted)")
-		if strings.HasSuffix(path, suffix) {
+	defer file.Close()
+	// Line by line: a process may have so many mappings, with such paths, that the whole is hundreds
+	// of megabytes long.
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if strings.HasSuffix(strings.TrimSuffix(lines.Text(), " (deleted)"), suffix) {
 			return true, nil
 		}
 	}
-	return false, nil
+	return false, lines.Err()
 }
 
 // BootID returns the machine's boot id, 36 characters.

@@ -227,6 +227,18 @@ static void do_mapped(void) {
     say(0, count);
 }
 
+// What daemons do before they use CUDA: give up rights, keep no environment.
+static void do_daemon(const char *what) {
+    int rc = 0;
+    if (!strcmp(what, "group"))
+        rc = setegid(getegid() + 1);
+    else if (!strcmp(what, "clear"))
+        rc = clearenv();
+    else
+        rc = unsetenv("WEIR_SOCKET");
+    say(rc ? errno : 0, 0);
+}
+
 static void do_locked(void) {
     CUdeviceptr pointer;
     size_t free_bytes, total_bytes;
@@ -295,6 +307,8 @@ static void run_words(char **words) {
         say(0, (uint64_t)count_descriptors());
     else if (!strcmp(words[0], "errno"))
         say(0, errno_lost);
+    else if (!strcmp(words[0], "daemon"))
+        do_daemon(words[1] ? words[1] : "");
     else if (!strcmp(words[0], "locked"))
         do_locked();
     else

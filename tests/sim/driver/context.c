@@ -64,6 +64,7 @@ static struct context *context_init(uint32_t gpu, uint32_t number, unsigned flag
         return NULL;
     }
     context->gpu = gpu;
+    context->card = driver.cards[gpu];
     context->machine = number;
     context->flags = flags;
     context->version = 3020;
@@ -84,7 +85,7 @@ static struct context *context_init(uint32_t gpu, uint32_t number, unsigned flag
 static CUresult context_make(uint32_t gpu, unsigned flags, struct context **context) {
     uint64_t create_ns = driver.config->gpus[gpu].context_create_ns;
     uint32_t number;
-    if (sim_context_open(driver.machine, gpu, &number))
+    if (sim_context_open(driver.machine, driver.cards[gpu], &number))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *context = context_init(gpu, number, flags);
     if (!*context) {
@@ -102,15 +103,16 @@ static CUresult context_make(uint32_t gpu, unsigned flags, struct context **cont
 }
 
 static void context_end(struct context *context) {
+    if (driver.primary[context->gpu] == context)
+        driver.primary[context->gpu] = NULL;
     context_forget_ops(context);
     modules_drop(context);
+    events_drop(context);
     streams_drop(context);
     memory_drop(context);
     driver.by_machine[context->machine] = NULL;
     sim_context_close(driver.machine, context->machine);
     free(context->ops);
-    if (driver.primary[context->gpu] == context)
-        driver.primary[context->gpu] = NULL;
     pool_drop(&driver.contexts, context);
 }
 
@@ -192,7 +194,7 @@ API cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
         context->primary = true;
         driver.primary[device] = context;
     }
-    context->references++;
+    driver.retained[device]++;
     *out = (CUcontext)context;
     return driver_leave(CUDA_SUCCESS);
 }
@@ -203,13 +205,15 @@ static CUresult primary_end(CUdevice device, bool reset) {
         return rc;
     if (!device_ok(device))
         return driver_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (!reset && !driver.retained[device])
+        return driver_leave(CUDA_ERROR_INVALID_CONTEXT);
     struct context *context = driver.primary[device];
-    if (!context)
-        return driver_leave(reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT);
-    if (reset || --context->references == 0) {
+    if ((reset || --driver.retained[device] == 0) && context) {
         uint64_t id = context->id;
         context_wait(context);
-        if (driver.primary[device] == context && context->id == id)
+        // Another thread may have ended it meanwhile, or retained it again.
+        bool wanted = !reset && driver.retained[device];
+        if (!wanted && driver.primary[device] == context && context->id == id)
             context_end(context);
     }
     return driver_leave(CUDA_SUCCESS);

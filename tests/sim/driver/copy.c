@@ -2,7 +2,8 @@
 //
 // Every form becomes one task of rows and planes. The direction is read off the addresses. A copy
 // between pageable host memory and a device returns when the host memory is free to be used again:
-// small data to the device are taken along at once, all else is waited for.
+// small data to the device are taken along at once, all else is waited for. The forms without a
+// stream wait wherever the host could look at what they do.
 #include "driver.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct end {
     size_t pitch, plane;
     int gpu;  // found: -1 is host memory
     bool pageable;
+    bool hidden;  // the host cannot look at it
     unsigned char *data;
 };
 
@@ -33,12 +35,19 @@ static bool extent(size_t pitch, size_t plane, size_t width, size_t height, size
            !__builtin_add_overflow(*bytes, width, bytes);
 }
 
+static bool hidden(uint64_t address) {
+    struct arena *arena;
+    struct block *block = memory_find(address, &arena);
+    return block && block->kind == BLOCK_PLAIN;
+}
+
 static CUresult find_end(struct end *end, size_t width, size_t height, size_t depth) {
     size_t bytes;
     struct arena *arena;
     if (!extent(end->pitch, end->plane, width, height, depth, &bytes))
         return CUDA_ERROR_INVALID_VALUE;
     end->data = memory_data(end->address, bytes, &end->gpu);
+    end->hidden = hidden(end->address);
     if (end->data)
         return CUDA_SUCCESS;
     if (end->device || !end->address || memory_find(end->address, &arena) || arena)
@@ -74,6 +83,16 @@ static struct task *copy_task(struct context *context, const struct end *to, con
     return task;
 }
 
+// Has a submitted operation done, before the return or some time.
+static CUresult see_to(struct context *context, uint64_t seq, bool block) {
+    if (!block) {
+        worker_wake();
+        return CUDA_SUCCESS;
+    }
+    op_run_here(context, seq);
+    return op_wait(context, seq);
+}
+
 static CUresult copy(struct end to, struct end from, size_t width, size_t height, size_t depth,
                      CUstream handle, bool per_thread, enum wait wait) {
     struct stream *stream;
@@ -92,21 +111,15 @@ static CUresult copy(struct end to, struct end from, size_t width, size_t height
     bool stage = wait == ASYNC && from.pageable && to.gpu >= 0 && height == 1 && depth == 1 &&
                  width <= STAGED_BYTES_MAX;
     bool block = ((to.pageable || from.pageable) && !stage) ||
-                 (wait == SYNC && engine != SIM_ENGINE_COMPUTE);
+                 (wait == SYNC && !(to.hidden && from.hidden && engine == SIM_ENGINE_COMPUTE));
     struct task *task = copy_task(context, &to, &from, width, height, depth, stage);
     if (!task)
         return driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
     uint64_t seq, cost = 0;
     if (engine != SIM_ENGINE_NONE)
-        cost = sim_cost_copy(driver.machine, context->gpu, engine, width * height * depth);
+        cost = sim_cost_copy(driver.machine, context->card, engine, width * height * depth);
     rc = submit(stream, engine, cost, task, NULL, &seq);
-    if (!rc && block) {
-        op_run_here(context, seq);
-        rc = op_wait(context, seq);
-    } else if (!rc) {
-        worker_wake();
-    }
-    return driver_leave(rc);
+    return driver_leave(rc ? rc : see_to(context, seq, block));
 }
 
 // ---- One-dimensional copies ----
@@ -337,7 +350,7 @@ API cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D *c, CUstream stream) {
 // ---- Sets ----
 
 static CUresult set(CUdeviceptr to, size_t pitch, uint32_t value, unsigned element, size_t count,
-                    size_t height, CUstream handle, bool per_thread) {
+                    size_t height, CUstream handle, bool per_thread, enum wait wait) {
     struct stream *stream;
     CUresult rc = stream_enter(handle, per_thread, &stream);
     if (rc)
@@ -363,42 +376,41 @@ static CUresult set(CUdeviceptr to, size_t pitch, uint32_t value, unsigned eleme
     task->set.count = count;
     task->set.height = height;
     uint64_t seq;
-    uint64_t cost = sim_cost_copy(driver.machine, context->gpu, SIM_ENGINE_COMPUTE, width * height);
+    uint64_t cost =
+        sim_cost_copy(driver.machine, context->card, SIM_ENGINE_COMPUTE, width * height);
     rc = submit(stream, SIM_ENGINE_COMPUTE, cost, task, NULL, &seq);
-    worker_wake();
-    return driver_leave(rc);
+    return driver_leave(rc ? rc : see_to(context, seq, wait == SYNC && !hidden(to)));
 }
 
-// The four names of a set of one element size, and of its two-dimensional form. The forms without
-// a stream need not be waited for: only the device sees what they do.
+// The four names of a set of one element size, and of its two-dimensional form.
 #define SETS(bits, type)                                                                           \
     API cuMemsetD##bits##_v2(CUdeviceptr to, type value, size_t count) {                           \
-        return set(to, 0, value, bits / 8, count, 1, NULL, false);                                 \
+        return set(to, 0, value, bits / 8, count, 1, NULL, false, SYNC);                           \
     }                                                                                              \
     API cuMemsetD##bits##_v2_ptds(CUdeviceptr to, type value, size_t count) {                      \
-        return set(to, 0, value, bits / 8, count, 1, NULL, true);                                  \
+        return set(to, 0, value, bits / 8, count, 1, NULL, true, SYNC);                            \
     }                                                                                              \
     API cuMemsetD##bits##Async(CUdeviceptr to, type value, size_t count, CUstream stream) {        \
-        return set(to, 0, value, bits / 8, count, 1, stream, false);                               \
+        return set(to, 0, value, bits / 8, count, 1, stream, false, ASYNC);                        \
     }                                                                                              \
     API cuMemsetD##bits##Async_ptsz(CUdeviceptr to, type value, size_t count, CUstream stream) {   \
-        return set(to, 0, value, bits / 8, count, 1, stream, true);                                \
+        return set(to, 0, value, bits / 8, count, 1, stream, true, ASYNC);                         \
     }                                                                                              \
     API cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width,             \
                                size_t height) {                                                    \
-        return set(to, pitch, value, bits / 8, width, height, NULL, false);                        \
+        return set(to, pitch, value, bits / 8, width, height, NULL, false, SYNC);                  \
     }                                                                                              \
     API cuMemsetD2D##bits##_v2_ptds(CUdeviceptr to, size_t pitch, type value, size_t width,        \
                                     size_t height) {                                               \
-        return set(to, pitch, value, bits / 8, width, height, NULL, true);                         \
+        return set(to, pitch, value, bits / 8, width, height, NULL, true, SYNC);                   \
     }                                                                                              \
     API cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value, size_t width,           \
                                  size_t height, CUstream stream) {                                 \
-        return set(to, pitch, value, bits / 8, width, height, stream, false);                      \
+        return set(to, pitch, value, bits / 8, width, height, stream, false, ASYNC);               \
     }                                                                                              \
     API cuMemsetD2D##bits##Async_ptsz(CUdeviceptr to, size_t pitch, type value, size_t width,      \
                                       size_t height, CUstream stream) {                            \
-        return set(to, pitch, value, bits / 8, width, height, stream, true);                       \
+        return set(to, pitch, value, bits / 8, width, height, stream, true, ASYNC);                \
     }
 
 SETS(8, unsigned char)

@@ -109,11 +109,11 @@ struct stream {
 
 struct context {
     struct object object;
-    uint32_t gpu;
-    uint32_t machine;  // its number in the machine
+    uint32_t gpu;      // the device
+    uint32_t card;     // its GPU's number in the machine
+    uint32_t machine;  // its own number in the machine
     uint32_t flags;
-    uint32_t version;     // API version that it was made with
-    uint32_t references;  // of a primary context
+    uint32_t version;  // API version that it was made with
     bool primary;
     uint64_t id;
     CUresult error;          // sticky
@@ -167,12 +167,14 @@ struct driver {
     pthread_cond_t done;  // some data are done, or a host function has ended
     pthread_cond_t work;  // for the worker
     struct sim_machine *machine;
-    const struct sim_config *config;
-    struct op *todo, *todo_last;  // operations with data to do, in the order of submission
+    const struct sim_config *config;  // its GPUs are the devices of this process, in their order
+    uint32_t cards[SIM_GPUS_MAX];     // by device: the number of its GPU in the machine
+    struct op *todo, *todo_last;      // operations with data to do, in the order of submission
     struct pool contexts, streams, events, modules, functions;
     struct context *by_machine[SIM_CONTEXTS_MAX];
     struct context *primary[SIM_GPUS_MAX];
     uint32_t primary_flags[SIM_GPUS_MAX];
+    uint32_t retained[SIM_GPUS_MAX];  // how often a primary context is; a reset changes nothing
     struct arena *plain[SIM_GPUS_MAX];
     struct arena *managed;
     struct arena *host;
@@ -192,6 +194,11 @@ CUresult driver_enter(void);
 CUresult driver_leave(CUresult result);  // unlocks; returns result
 bool device_ok(CUdevice device);
 
+// ---- visible.c ----
+
+// The GPUs of the machine that CUDA_VISIBLE_DEVICES lets this process see, by device; their number.
+uint32_t visible_cards(const struct sim_config *machine, uint32_t cards[SIM_GPUS_MAX]);
+
 // ---- context.c ----
 
 // The calling thread's current context. 201 where there is none, 709 where it is gone, or its
@@ -209,6 +216,9 @@ CUresult stream_get(CUstream handle, bool per_thread, struct stream **stream);
 // driver_enter, the stream, its context's sticky error.
 CUresult stream_enter(CUstream handle, bool per_thread, struct stream **stream);
 void streams_drop(struct context *context);
+
+// ---- event.c ----
+void events_drop(struct context *context);
 
 // ---- submit.c ----
 

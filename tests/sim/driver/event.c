@@ -54,6 +54,13 @@ API cuEventDestroy(CUevent handle) {
     return cuEventDestroy_v2(handle);
 }
 
+void events_drop(struct context *context) {
+    struct event *event;
+    for (uint32_t i = 0; (event = pool_next(&driver.events, &i)); i++)
+        if (event->context == context)
+            pool_drop(&driver.events, event);
+}
+
 static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread) {
     struct stream *stream;
     CUresult rc = stream_enter(stream_handle, per_thread, &stream);
@@ -109,10 +116,13 @@ API cuEventSynchronize(CUevent handle) {
     return driver_leave(op ? op_wait(op->context, op->seq) : CUDA_SUCCESS);
 }
 
-// The event's time; NOT_READY before that, INVALID_HANDLE where it was never recorded.
+// Whether it has, or will have, a time.
+static bool timed(const struct event *event) {
+    return event->seq && !(event->flags & CU_EVENT_DISABLE_TIMING);
+}
+
+// The event's time; NOT_READY before that.
 static CUresult time_of(struct event *event, uint64_t *time) {
-    if (!event->seq || event->flags & CU_EVENT_DISABLE_TIMING)
-        return CUDA_ERROR_INVALID_HANDLE;
     struct op *op = recording(event);
     CUresult rc = op ? op_query(op->context, op->seq) : CUDA_SUCCESS;
     uint64_t wait_ns;
@@ -131,6 +141,8 @@ API cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
     if (!milliseconds || !first || !second)
         return driver_leave(milliseconds ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE);
     uint64_t from, to;
+    if (!timed(first) || !timed(second))
+        return driver_leave(CUDA_ERROR_INVALID_HANDLE);
     rc = time_of(first, &from);
     if (!rc)
         rc = time_of(second, &to);

@@ -95,6 +95,8 @@ API cuFuncSetSharedMemConfig(CUfunction function, int config) {
 
 static int blocks_that_fit(const struct function *function, int threads, size_t dynamic) {
     const struct sim_ptx_function_info *info = sim_ptx_info(function->ptx);
+    if (threads > THREADS_MAX || dynamic > SHARED_MAX)
+        return 0;
     int warps = (threads + 31) / 32;
     size_t shared = info->static_shared_bytes + dynamic + SHARED_RESERVED;
     int blocks = BLOCKS_MAX;

@@ -51,17 +51,32 @@ bool device_ok(CUdevice device) {
     return device >= 0 && (uint32_t)device < driver.config->gpu_count;
 }
 
-// Maps the machine once; the version can be asked for before cuInit. The configuration is copied,
-// since a forked child, which has no mapping, may still ask.
-static struct sim_machine *machine(void) {
-    static struct sim_config config;
+// What this process sees of the machine: a copy, since a forked child, which has no mapping, may
+// still ask for the version.
+static struct sim_config config;
+
+// False: there is none.
+static bool open_machine(void) {
     char path[4096];
-    if (!driver.machine && !sim_machine_path(path, sizeof path) &&
-        !sim_machine_open(path, &driver.machine)) {
-        config = *sim_machine_config(driver.machine);
-        driver.config = &config;
-    }
-    return driver.machine;
+    if (sim_machine_path(path, sizeof path) || sim_machine_open(path, &driver.machine))
+        return false;
+    config = *sim_machine_config(driver.machine);
+    driver.config = &config;
+    return true;
+}
+
+static void close_machine(void) {
+    sim_machine_close(driver.machine);
+    driver.machine = NULL;
+}
+
+// Makes the GPUs that may be seen the devices. False: there is none.
+static bool find_devices(void) {
+    const struct sim_config *whole = sim_machine_config(driver.machine);
+    config.gpu_count = visible_cards(whole, driver.cards);
+    for (uint32_t i = 0; i < config.gpu_count; i++)
+        config.gpus[i] = whole->gpus[driver.cards[i]];
+    return config.gpu_count > 0;
 }
 
 // The clock of condition waits must be the machine's, which the host cannot set.
@@ -78,8 +93,9 @@ static int conditions_init(void) {
     return rc;
 }
 
+// With the machine open.
 static CUresult start(void) {
-    if (!machine())
+    if (!find_devices())
         return CUDA_ERROR_NO_DEVICE;
     int *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
@@ -99,7 +115,12 @@ API cuInit(unsigned int flags) {
     if (__atomic_load_n(&here, __ATOMIC_ACQUIRE))
         return driver_check();
     pthread_mutex_lock(&driver.lock);
-    CUresult rc = here ? CUDA_SUCCESS : start();
+    CUresult rc = CUDA_SUCCESS;
+    if (!here) {
+        rc = open_machine() ? start() : CUDA_ERROR_NO_DEVICE;
+        if (rc)
+            close_machine();
+    }
     return driver_leave(rc);
 }
 
@@ -111,7 +132,10 @@ API cuDriverGetVersion(int *version) {
         return CUDA_SUCCESS;
     }
     pthread_mutex_lock(&driver.lock);
-    *version = machine() ? (int)driver.config->cuda_version : VERSION_WITHOUT_MACHINE;
+    // Not kept open: a child that is forked before cuInit may still call that, and has no mapping.
+    if (!here && !driver.config && open_machine())
+        close_machine();
+    *version = driver.config ? (int)driver.config->cuda_version : VERSION_WITHOUT_MACHINE;
     return driver_leave(CUDA_SUCCESS);
 }
 

@@ -85,7 +85,7 @@ static uint64_t cost_of(const struct function *function, const struct launch *la
         memcpy(&cost, data, sizeof cost);
         return cost;
     }
-    return sim_cost_kernel(driver.machine, function->module->context->gpu, threads_of(launch));
+    return sim_cost_kernel(driver.machine, function->module->context->card, threads_of(launch));
 }
 
 static CUresult cooperative_fits(const struct function *function, const struct launch *launch) {

@@ -83,12 +83,12 @@ CUresult memory_take(struct context *context, uint64_t bytes, enum block_kind ki
     struct arena *arena = *arena_for(context->gpu, kind);
     if (!arena)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (kind != BLOCK_HOST && sim_memory_take(driver.machine, context->gpu, charge))
+    if (kind != BLOCK_HOST && sim_memory_take(driver.machine, context->card, charge))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct block *block = arena_take(arena, charge, kind);
     if (!block) {
         if (kind != BLOCK_HOST)
-            sim_memory_give(driver.machine, context->gpu, charge);
+            sim_memory_give(driver.machine, context->card, charge);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     block->bytes = bytes;
@@ -100,11 +100,11 @@ CUresult memory_take(struct context *context, uint64_t bytes, enum block_kind ki
 
 void memory_release(struct arena *arena, struct block *block) {
     uint64_t bytes = charged(block);
-    uint32_t gpu = block->context->gpu;
+    uint32_t card = block->context->card;
     arena_disown(arena, block, list_of(block->context, block->kind));
     arena_give(arena, block);
     if (bytes)
-        sim_memory_give(driver.machine, gpu, bytes);
+        sim_memory_give(driver.machine, card, bytes);
 }
 
 struct block *memory_begins_at(uint64_t address, enum block_kind one, enum block_kind two,
@@ -208,7 +208,7 @@ API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     if (!free_bytes || !total_bytes)
         return driver_leave(CUDA_ERROR_INVALID_VALUE);
     uint64_t free_now, total;
-    sim_memory_info(driver.machine, context->gpu, &free_now, &total);
+    sim_memory_info(driver.machine, context->card, &free_now, &total);
     *free_bytes = free_now;
     *total_bytes = total;
     return driver_leave(CUDA_SUCCESS);

@@ -125,14 +125,18 @@ static CUresult newest(struct stream *stream, uint64_t *seq) {
     return others ? submit(stream, SIM_ENGINE_NONE, 0, NULL, NULL, seq) : CUDA_SUCCESS;
 }
 
+// Submits nothing, since that may have to wait.
 static CUresult stream_query(CUstream handle, bool per_thread) {
     struct stream *stream;
-    uint64_t seq;
     CUresult rc = stream_enter(handle, per_thread, &stream);
     if (rc)
         return rc;
-    rc = newest(stream, &seq);
-    return driver_leave(rc ? rc : op_query(stream->context, seq));
+    struct context *context = stream->context;
+    rc = op_query(context, stream->last);
+    if (stream == &context->legacy)
+        for (struct stream *s = context->since_legacy; s && !rc; s = s->next_since)
+            rc = op_query(context, s->last);
+    return driver_leave(rc);
 }
 
 API cuStreamQuery(CUstream stream) {

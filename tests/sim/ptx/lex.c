@@ -67,12 +67,14 @@ static void skip_blank(struct sim_ptx_lexer *l) {
     }
 }
 
-// Reads digits of `base` at l->at; returns how many. Overflow wraps, as nothing of it is accepted.
+// Reads digits of `base` at l->at; returns how many, or 0 where the value does not fit.
 static int read_digits(struct sim_ptx_lexer *l, int base, int count_max, uint64_t *value) {
     int count = 0;
     *value = 0;
     for (; l->at < l->end && count < count_max && digit_of(*l->at) < base; l->at++, count++)
-        *value = *value * (uint64_t)base + (uint64_t)digit_of(*l->at);
+        if (__builtin_mul_overflow(*value, (uint64_t)base, value) ||
+            __builtin_add_overflow(*value, (uint64_t)digit_of(*l->at), value))
+            return 0;
     return count;
 }
 

@@ -67,12 +67,15 @@ void sim_ptx_fail_memory(struct sim_ptx_parser *p) {
 }
 
 void sim_ptx_unexpected(struct sim_ptx_parser *p, const char *wanted) {
-    if (p->token.kind == SIM_PTX_END)
+    if (sim_ptx_failed(p))
+        return;
+    if (p->token.kind == SIM_PTX_END) {
         sim_ptx_fail(p, 0, "the text ends where there should be ", (struct sim_ptx_text){0},
                      wanted);
-    else
-        sim_ptx_fail(p, 0, "unexpected", p->token.text, wanted[0] ? ", expected " : "");
-    if (p->log && p->token.kind != SIM_PTX_END)
+        return;
+    }
+    sim_ptx_fail(p, 0, "unexpected", p->token.text, wanted[0] ? ", expected " : "");
+    if (p->log)
         log_add(p->log, wanted, strlen(wanted));
 }
 

@@ -3,6 +3,7 @@
 #include "test_driver.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 // ---- Before initialisation ----
 
@@ -111,6 +112,68 @@ static void contexts(void) {
     OK(cuCtxSetCurrent(primary));
 }
 
+// What was retained must be released as often, though a reset took the context away in between.
+static void reset_is_no_release(void) {
+    CUcontext context, again;
+    unsigned flags;
+    int active;
+    OK(cuDevicePrimaryCtxRetain(&context, 1));
+    OK(cuDevicePrimaryCtxRetain(&context, 1));
+    OK(cuDevicePrimaryCtxReset_v2(1));
+    OK(cuDevicePrimaryCtxGetState(1, &flags, &active));
+    CHECK_EQ(active, 0);
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    OK(cuDevicePrimaryCtxRetain(&again, 1));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    OK(cuDevicePrimaryCtxGetState(1, &flags, &active));
+    CHECK_EQ(active, 1);
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    CHECK_EQ(cuDevicePrimaryCtxRelease_v2(1), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuDevicePrimaryCtxReset_v2(1));
+}
+
+static void *release_primary(void *unused) {
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    return unused;
+}
+
+// A release waits for the context's work; who retains it meanwhile keeps it.
+static void retained_while_released(void) {
+    CUcontext context, again;
+    CUmodule module;
+    CUfunction slow;
+    CUdevice device;
+    pthread_t thread;
+    uint64_t cost = 200000000;
+    void *params[] = {&cost};
+    OK(cuDevicePrimaryCtxRetain(&context, 1));
+    OK(cuCtxPushCurrent_v2(context));
+    OK(cuModuleLoadData(&module, test_kernels));
+    OK(cuModuleGetFunction(&slow, module, "weir_spin_ns"));
+    launch(slow, 1, 1, NULL, params);
+    CHECK(!pthread_create(&thread, NULL, release_primary, NULL));
+    usleep(50000);
+    OK(cuDevicePrimaryCtxRetain(&again, 1));
+    CHECK(!pthread_join(thread, NULL));
+    CHECK(again == context);
+    OK(cuCtxGetDevice(&device));
+    OK(cuCtxPopCurrent_v2(NULL));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+}
+
+static void events_go_with_their_context(void) {
+    CUcontext context;
+    CUevent event;
+    OK(cuCtxCreate_v2(&context, 0, 0));
+    OK(cuEventCreate(&event, 0));
+    OK(cuEventRecord(event, NULL));
+    OK(cuCtxDestroy_v2(context));
+    CHECK_EQ(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuCtxCreate_v2(&context, 0, 0));  // may lie where the first one was
+    CHECK_EQ(cuEventRecord(event, NULL), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuCtxDestroy_v2(context));
+}
+
 static void *destroy_current(void *context) {
     OK(cuCtxDestroy_v2(context));
     return NULL;
@@ -208,6 +271,10 @@ static void host_memory(void) {
     add_to(device, 1250, 1, NULL);
     OK(cuCtxSynchronize());
     CHECK_EQ(((uint32_t *)host)[1249], 0x01010102);
+    for (int i = 0; i < 100; i++) {
+        OK(cuMemsetD8_v2(device, (unsigned char)i, 5000));
+        CHECK_EQ(((uint8_t *)host)[4999], i);
+    }
     OK(cuMemHostGetFlags(&flags, host));
     CHECK_EQ(flags, CU_MEMHOSTALLOC_DEVICEMAP);
     OK(cuMemFreeHost(host));
@@ -234,6 +301,11 @@ static void managed_memory(void) {
     add_to(at, 1024, 5, NULL);
     OK(cuCtxSynchronize());
     CHECK_EQ(host[1000], 1005);
+    // The forms without a stream are done when they return, where the host can look.
+    for (unsigned i = 0; i < 100; i++) {
+        OK(cuMemsetD32_v2(at, i, 1024));
+        CHECK_EQ(host[1023], i);
+    }
     OK(cuMemFree_v2(at));
     CHECK_EQ(cuMemAllocManaged(&at, 4096, 0), CUDA_ERROR_INVALID_VALUE);
 }
@@ -375,6 +447,9 @@ int main(int argc, char **argv) {
         TEST(errors),
         TEST(no_export_table),
         TEST(contexts),
+        TEST(reset_is_no_release),
+        TEST(retained_while_released),
+        TEST(events_go_with_their_context),
         TEST(destroyed_elsewhere),
         TEST(limits),
         TEST(memory),

@@ -304,6 +304,31 @@ static void host_functions_hold_their_stream(void) {
     munmap(e, sizeof *e);
 }
 
+// However long an operation claims to take: it is bounded, and what waits for it knows for how
+// long.
+static void endless_costs(void) {
+    struct sim_config config = test_config();
+    config.gpus[0].queue_depth = SIM_QUEUE_MAX;
+    config.gpus[0].slice_ns = 1024000;
+    config.gpus[0].launch_ns = 0;
+    struct sim_engines *e = engines_new(&config, 1);
+    uint32_t a = open_context(e, 0, 0), b = open_context(e, 1, 0);
+    struct sim_dep before = {0, 0}, none = {0, 0};
+    for (unsigned i = 0; i < SIM_QUEUE_MAX; i++)
+        before = (struct sim_dep){
+            .seq = submit(e, a, SIM_ENGINE_COMPUTE, UINT64_MAX - i, before, none, 1), .context = a};
+    uint64_t other = submit(e, b, SIM_ENGINE_COMPUTE, 1000, none, none, 1);
+    uint64_t copy = submit(e, b, SIM_ENGINE_D2H, UINT64_MAX, none, none, 1);
+    sim_engines_advance(e, 10000000);
+    CHECK(sim_engines_item(e, b, other)->finish_ns);
+    CHECK(!sim_engines_item(e, b, copy)->finish_ns);
+    CHECK(sim_engines_bound(e, a, before.seq, 10000000) > SIM_COST_NS_MAX * (SIM_QUEUE_MAX - 1));
+    sim_engines_advance(e, 10000000 + 2 * SIM_COST_NS_MAX);
+    CHECK(sim_engines_item(e, a, 1)->finish_ns);
+    CHECK(sim_engines_item(e, b, copy)->finish_ns);
+    munmap(e, sizeof *e);
+}
+
 // A context that goes takes its work along, and what waited for it goes on.
 static void closed_context_holds_nobody(void) {
     struct sim_config config = test_config();
@@ -338,6 +363,7 @@ int main(int argc, char **argv) {
         TEST(copies_overlap_kernels),
         TEST(queue_is_bounded),
         TEST(host_functions_hold_their_stream),
+        TEST(endless_costs),
         TEST(closed_context_holds_nobody),
         TEST(yields_early),
         TEST(turns_are_equal),

@@ -281,6 +281,28 @@ static void forked(void) {
     close(child.from);
 }
 
+// Who has only asked for the version leaves a child everything.
+static void ask_and_fork(uint64_t unused) {
+    (void)unused;
+    int n, status;
+    OK(cuDriverGetVersion(&n));
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (!pid) {
+        start_cuda();
+        OK(cuCtxSynchronize());
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    start_cuda();
+}
+
+static void forked_before_init(void) {
+    finish(spawn(ask_and_fork, 0));
+    CHECK_EQ(used_bytes(), 0);
+}
+
 static void close_everything(uint64_t unused) {
     (void)unused;
     start_cuda();
@@ -438,8 +460,8 @@ int main(int argc, char **argv) {
     static const struct test tests[] = {
         TEST(stopped),  // first: its living child is in slot 0
         TEST(two_take_all), TEST(race_for_the_last),  TEST(killed),
-        TEST(forked),       TEST(descriptors_closed), TEST(executed),
-        TEST(two_share),    TEST(four_share),
+        TEST(forked),       TEST(forked_before_init), TEST(descriptors_closed),
+        TEST(executed),     TEST(two_share),          TEST(four_share),
     };
     int rc = RUN(tests);
     test_machine_remove();

@@ -41,6 +41,7 @@ struct sim_machine *test_machine(const struct sim_config *config) {
     snprintf(path, sizeof path, "%s/%s", directory, SIM_FILE);
     CHECK_EQ(sim_machine_create(path, config), 0);
     setenv("WEIR_SIM", directory, 1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
     struct sim_machine *machine = NULL;
     CHECK_EQ(sim_machine_open(path, &machine), 0);
     return machine;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "test_driver.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -39,9 +40,10 @@ static void stream_order(void) {
 
 // A time that has passed on the GPU has passed here, and the other way round.
 static void event_times(void) {
-    CUevent start, end;
+    CUevent start, end, never;
     CUstream stream;
     float ms;
+    OK(cuEventCreate(&never, CU_EVENT_DEFAULT));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuEventCreate(&start, CU_EVENT_DEFAULT));
     OK(cuEventCreate(&end, CU_EVENT_DEFAULT));
@@ -56,6 +58,7 @@ static void event_times(void) {
     CHECK_EQ(cuEventQuery(end), CUDA_ERROR_NOT_READY);
     CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     CHECK_EQ(cuEventElapsedTime(&ms, start, end), CUDA_ERROR_NOT_READY);
+    CHECK_EQ(cuEventElapsedTime(&ms, end, never), CUDA_ERROR_INVALID_HANDLE);
     OK(cuEventSynchronize(end));
     CHECK(sim_now_ns() - before >= 40000000);
     OK(cuEventElapsedTime(&ms, start, end));
@@ -175,6 +178,22 @@ static void bounded_queue(void) {
     CHECK(sim_now_ns() - before >= 1124u * 200000);
 }
 
+// A query never waits, however full the queue.
+static void query_of_full_queue(void) {
+    CUstream stream;
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    spin_for(300000000, stream);
+    for (unsigned i = 1; i < SIM_QUEUE_MAX; i++)
+        spin_for(0, stream);
+    uint64_t before = sim_now_ns();
+    CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    CHECK_EQ(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    CHECK(sim_now_ns() - before < 150000000);
+    OK(cuStreamSynchronize(NULL));
+    OK(cuStreamQuery(NULL));
+    OK(cuStreamDestroy_v2(stream));
+}
+
 // ---- Modules and launches ----
 
 static void kernels_compute(void) {
@@ -228,6 +247,11 @@ static void old_launches(void) {
     CHECK_EQ(cuParamSeti(add, 1 << 20, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
+                                                     size_t dynamic);
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks,
+                                                 int threads);
+
 static void module_lookups(void) {
     CUmodule module;
     CUfunction function;
@@ -243,6 +267,12 @@ static void module_lookups(void) {
     OK(cuModuleGetFunction(&function, module, "add"));
     OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
     CHECK_EQ(value, 1024);
+    OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 1024, 0));
+    CHECK_EQ(value, 2);
+    OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 32, SIZE_MAX - 1023));
+    CHECK_EQ(value, 0);
+    CHECK_EQ(cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, 1, INT_MAX - 30),
+             CUDA_ERROR_INVALID_VALUE);
     OK(cuModuleUnload(module));
     CHECK_EQ(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQ(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function),
@@ -354,10 +384,11 @@ static void threads(void) {
 int main(int argc, char **argv) {
     start_driver();
     static const struct test tests[] = {
-        TEST(stream_order),  TEST(event_times),       TEST(default_stream), TEST(host_functions),
-        TEST(bounded_queue), TEST(kernels_compute),   TEST(old_launches),   TEST(module_lookups),
-        TEST(declared_cost), TEST(destroyed_streams), TEST(bad_ptx),        TEST(faults_are_sticky),
-        TEST(threads),
+        TEST(stream_order),      TEST(event_times),       TEST(default_stream),
+        TEST(host_functions),    TEST(bounded_queue),     TEST(query_of_full_queue),
+        TEST(kernels_compute),   TEST(old_launches),      TEST(module_lookups),
+        TEST(declared_cost),     TEST(destroyed_streams), TEST(bad_ptx),
+        TEST(faults_are_sticky), TEST(threads),
     };
     int rc = RUN(tests);
     stop_driver();
