@@ -11,6 +11,8 @@ CC ?= gcc
 GO ?= go
 CLANG_FORMAT ?= clang-format
 VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1)
+# Without what the binary does not use of its modules: less to compile.
+GO_TAGS := urfave_cli_no_docs,netgo,osusergo
 GO_LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # go-nvml declares NVML's older functions, which are marked as deprecated: nothing to tell a reader.
@@ -50,7 +52,7 @@ build: $(BUILD)/weir $(BUILD_TARGETS)
 
 $(BUILD)/weir: $(GO_SOURCES) $(C_SOURCES) go.mod go.sum $(BUILD)/libweir.so CHANGELOG.md
 	mkdir -p $(@D)
-	$(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o $@ ./agent/cmd/weir
+	$(GO) build -trimpath -tags $(GO_TAGS) -ldflags '$(GO_LDFLAGS)' -o $@ ./agent/cmd/weir
 
 ## demo: two programs share one GPU (simulated where there is none) under caps; seconds, once built
 .PHONY: demo

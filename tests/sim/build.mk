@@ -3,7 +3,7 @@
 
 SIM_DIR := tests/sim
 SIM_OUT := $(BUILD)/sim/obj
-SIM_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread \
+SIM_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread \
   -MMD -MP
 SIM_LDFLAGS := -pthread -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-Bsymbolic
 # Floats must be neither contracted nor evaluated in another rounding mode than the instruction's.
@@ -16,9 +16,9 @@ SIM_TESTS := machine_test engine_test lock_test lookup_test driver_test visible_
   process_test
 
 SIM_EXTRA_plain :=
-SIM_EXTRA_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+SIM_EXTRA_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
   -fno-omit-frame-pointer
-SIM_EXTRA_tsan := -O1 -fsanitize=thread -Wno-tsan
+SIM_EXTRA_tsan := -O1 -g -fsanitize=thread -Wno-tsan
 
 BUILD_TARGETS += $(BUILD)/sim/libcuda.so.1
 TEST_TARGETS += sim-test
