@@ -14,6 +14,9 @@ E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinne
 
 unit e2e chaos: $(E2E_TARGETS)
 
+# The computing programs, which run under the library as well (tests/sim/programs).
+e2e: $(PROGRAMS_OUT)/compute $(PROGRAMS_CUDA)
+
 $(E2E_OUT):
 	mkdir -p $@
 

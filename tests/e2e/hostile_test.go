@@ -121,8 +121,8 @@ func TestNonsenseOnTheTenantSocket(t *testing.T) {
 	if reasons["1"] == 0 || reasons["2"] == 0 {
 		t.Errorf("no connection was closed for the protocol, or none for its version: %v", reasons)
 	}
-	if reasons["0"] > reasons["1"] {
-		t.Errorf("most connections were ended without a reason: %v", reasons)
+	if reasons["0"] > 0 {
+		t.Errorf("connections were ended without a reason: %v", reasons)
 	}
 	checkBystander(t, n, witness)
 	// Nothing of all that is left.

@@ -34,6 +34,11 @@ func TestComputingProgramsUnderTheLibrary(t *testing.T) {
 			if code != 0 || run.Stderr() != "" {
 				t.Errorf("exit %d\n%q\n%s", code, lines, run.Stderr())
 			}
+			// And it is the library's: with a cap below what it needs it fails.
+			starved := n.Run(node.RunOptions{Name: filepath.Base(program), Memory: "1KiB"}, program, arguments...)
+			if code, lines := starved.Wait(2 * time.Minute); code == 0 {
+				t.Errorf("it runs as well with a cap of 1KiB: %q", lines)
+			}
 		})
 	}
 	if ran == 0 {

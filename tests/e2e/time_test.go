@@ -77,19 +77,24 @@ func TestTwoFillTheCardWithoutWeir(t *testing.T) {
 	a.OK("init")
 	b.OK("init")
 	context := books(t, n).ContextBytes
+	var got [2]int64 // by the programs' own count
 	for _, bytes := range []int64{4 * mib, mib / 4, 16 << 10, 512} {
 		a.Tell("hog %d", bytes)
 		b.Tell("hog %d", bytes)
-		for _, p := range []*node.Puppet{a, b} {
-			if code := p.Answer(); code != 0 {
-				t.Fatalf("hog: code %d", code)
+		for i, p := range []*node.Puppet{a, b} {
+			answer := p.AnswerNumbers()
+			if answer[1] != outOfMemory {
+				t.Fatalf("hog: code %d", answer[1])
 			}
+			got[i] += answer[0] * bytes
 		}
 	}
 	gpu := books(t, n)
-	if gpu.AllocatedBytes+context != gpu.MemoryBytes || gpu.UsedBytes != gpu.MemoryBytes {
-		t.Errorf("allocated %d and contexts %d are not the card's %d bytes (used %d)",
-			gpu.AllocatedBytes, context, gpu.MemoryBytes, gpu.UsedBytes)
+	if got[0]+got[1]+context != gpu.MemoryBytes {
+		t.Errorf("they got %d bytes, and with %d for contexts that is not the card's %d", got, context, gpu.MemoryBytes)
+	}
+	if gpu.AllocatedBytes != got[0]+got[1] || gpu.UsedBytes != gpu.MemoryBytes {
+		t.Errorf("the books have %d allocated and %d used; they got %d", gpu.AllocatedBytes, gpu.UsedBytes, got)
 	}
 	if free := a.Numbers("info")[0]; free != 0 {
 		t.Errorf("the card is full, and %d bytes are reported free", free)

@@ -3,8 +3,10 @@ package e2e
 // weir as an ordinary user has it, and what is left when things end badly.
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"weir/tests/e2e/node"
+	"weir/tests/sim"
 )
 
 // nobody is an ordinary user that every Debian has.
@@ -91,6 +94,59 @@ func TestDemoAsOrdinaryUser(t *testing.T) {
 	if _, err := os.Stat("/run/weir"); errors.Is(systemBefore, os.ErrNotExist) && err == nil {
 		t.Error("the demo has made /run/weir")
 	}
+}
+
+// anotherDriver makes a machine that the demo cannot tell from a real one: its card does not call itself
+// simulated, and its driver and NVML find it without WEIR_SIM. Returns where they are.
+func anotherDriver(t *testing.T) string {
+	t.Helper()
+	card, err := sim.LoadMachine("a30")
+	if err != nil {
+		t.Fatal(err)
+	}
+	card.GPUs[0].Name = strings.TrimPrefix(card.GPUs[0].Name, "Simulated ")
+	// As long as the path that it takes the place of in the libraries, which is the system's machine.
+	dir := fmt.Sprintf("/tmp/w%0*d", len(sim.SystemDir)-len("/tmp/w"), os.Getpid())
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := sim.Up(dir, card); err != nil {
+		t.Fatal(err)
+	}
+	libraries := t.TempDir()
+	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
+		library, err := os.ReadFile(node.Build(t, "sim/"+name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved := bytes.ReplaceAll(library, []byte(sim.SystemDir), []byte(dir))
+		if len(moved) != len(library) || bytes.Equal(moved, library) {
+			t.Fatalf("%s does not name %s", name, sim.SystemDir)
+		}
+		if err := os.WriteFile(filepath.Join(libraries, name), moved, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return libraries
+}
+
+// Where a GPU and a driver are, the demo uses them and says so, and starts no simulated machine.
+func TestDemoUsesTheCardThatIsThere(t *testing.T) {
+	command := exec.Command(demo(t))
+	dir := temporary(t)
+	command.Env = append(os.Environ(), "TMPDIR="+dir, "LD_LIBRARY_PATH="+anotherDriver(t))
+	out, err := command.CombinedOutput()
+	said := string(out)
+	if err != nil {
+		t.Fatalf("the demo failed: %v\n%s", err, said)
+	}
+	for _, want := range []string{"A GPU is here and is used: A30 24GB with 384MiB", "REFUSED", "got it", "has all"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the demo does not say %q:\n%s", want, said)
+		}
+	}
+	if strings.Contains(strings.ToLower(said), "simulated") {
+		t.Errorf("the demo says that this card is simulated:\n%s", said)
+	}
+	leavesNothing(t, dir)
 }
 
 // A demo that is interrupted cleans up too.

@@ -115,12 +115,23 @@ func (p *Puppet) Number(format string, arguments ...any) int64 {
 // Numbers is OK for a command that answers numbers.
 func (p *Puppet) Numbers(format string, arguments ...any) []int64 {
 	p.t.Helper()
-	words := p.OK(format, arguments...)
-	numbers := make([]int64, len(words))
-	for i, word := range words {
+	p.Tell(format, arguments...)
+	return p.AnswerNumbers()
+}
+
+// AnswerNumbers waits for the answer to a Tell that has to succeed and returns its numbers.
+func (p *Puppet) AnswerNumbers() []int64 {
+	p.t.Helper()
+	answer := nextLine(p.t, p.lines, p.about)
+	words := strings.Fields(answer)
+	if len(words) == 0 || words[0] != "ok" {
+		p.t.Fatalf("puppet %d: %s", p.pid, answer)
+	}
+	numbers := make([]int64, len(words)-1)
+	for i, word := range words[1:] {
 		value, err := strconv.ParseInt(word, 10, 64)
 		if err != nil {
-			p.t.Fatalf("puppet %d: %s: %v", p.pid, fmt.Sprintf(format, arguments...), err)
+			p.t.Fatalf("puppet %d: %s: %v", p.pid, answer, err)
 		}
 		numbers[i] = value
 	}
