@@ -52,7 +52,7 @@ build: $(BUILD)/weir $(BUILD_TARGETS)
 
 $(BUILD)/weir: $(GO_SOURCES) $(C_SOURCES) go.mod go.sum $(BUILD)/libweir.so CHANGELOG.md
 	mkdir -p $(@D)
-	$(GO) build -trimpath -tags $(GO_TAGS) -ldflags '$(GO_LDFLAGS)' -o $@ ./agent/cmd/weir
+	$(GO) build -trimpath -buildvcs=false -tags $(GO_TAGS) -ldflags '$(GO_LDFLAGS)' -o $@ ./agent/cmd/weir
 
 ## demo: two programs share one GPU (simulated where there is none) under caps; seconds, once built
 .PHONY: demo
