@@ -11,6 +11,11 @@ wanted=(
     clang-format:/usr/bin/clang-format
     shellcheck:/usr/bin/shellcheck
     musl-tools:/usr/bin/musl-gcc
+    libjemalloc2:/usr/lib/x86_64-linux-gnu/libjemalloc.so.2
+    libfaketime:/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1
+    gcc-aarch64-linux-gnu:/usr/bin/aarch64-linux-gnu-gcc
+    libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/lib/libc.so.6
+    qemu-user-static:/usr/bin/qemu-aarch64-static
     python3-numba:/usr/lib/python3/dist-packages/numba/__init__.py
     git:/usr/bin/git
 )
