@@ -163,7 +163,14 @@ func TestSessionEndsForGood(t *testing.T) {
 	}
 	a.start() // another agent may think otherwise
 	s := a.session(h, 2)
-	h.ok("alloc %d", 2*mib)
+	// The agent has let the process in, but its helper may not have read so yet: until then it refuses.
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.HasPrefix(h.do("alloc %d", 2*mib), "ok") {
+		if time.Now().After(deadline) {
+			t.Fatal("refused though another agent has let the process in")
+		}
+		time.Sleep(time.Millisecond)
+	}
 	a.balance(h, s)
 	a.end(abi.CloseShutdown)
 	h.ok("alloc %d", 3*mib)
