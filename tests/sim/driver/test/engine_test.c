@@ -107,7 +107,8 @@ struct schedule {
     uint32_t contexts[CONTEXTS];
     uint64_t streams[CONTEXTS][3];  // the newest operation of each
     uint64_t now, started;
-    uint64_t cost[SIM_GPUS_MAX];
+    uint64_t cost[SIM_GPUS_MAX];    // of the kernels
+    uint64_t copied[SIM_GPUS_MAX];  // of the copies
 };
 
 static struct sim_dep random_dep(struct schedule *s) {
@@ -129,6 +130,8 @@ static void random_submit(struct schedule *s) {
     uint64_t cost = engine == SIM_ENGINE_NONE ? 0 : random_below(random_below(4) ? 30000 : 3000000);
     if (engine == SIM_ENGINE_COMPUTE)
         s->cost[s->e->contexts[context].gpu] += cost;
+    else
+        s->copied[s->e->contexts[context].gpu] += cost;
     struct sim_dep before = {.seq = s->streams[c][stream], .context = context};
     s->streams[c][stream] = submit(s->e, context, engine, cost, before, random_dep(s), s->now);
 }
@@ -141,12 +144,24 @@ static void check_all(struct schedule *s) {
             check_operation(s->e, s->contexts[c], seq);
 }
 
+// The most that the rest of a schedule can take: slices may be shorter than the switches between
+// them, and each operation may be the only one at work.
+static uint64_t longest(const struct schedule *s, const struct sim_config *config) {
+    uint64_t bound = 1;
+    for (unsigned i = 0; i < config->gpu_count; i++) {
+        const struct sim_gpu_config *gpu = &config->gpus[i];
+        uint64_t turns = s->cost[i] / gpu->slice_ns + CONTEXTS * OPERATIONS;
+        bound += s->cost[i] + s->copied[i] + turns * (gpu->switch_ns + gpu->launch_ns);
+    }
+    return bound;
+}
+
 static void run_schedule(bool repairs) {
     struct sim_config config = test_config();
     struct schedule s = {.now = 1000, .started = 1000};
     for (unsigned i = 0; i < config.gpu_count; i++) {
         config.gpus[i].queue_depth = SIM_QUEUE_MAX;
-        config.gpus[i].slice_ns = 1 + random_below(2000000);
+        config.gpus[i].slice_ns = 200 + random_below(2000000);
         config.gpus[i].switch_ns = random_below(200000);
         config.gpus[i].launch_ns = random_below(2) * random_below(5000);
     }
@@ -166,7 +181,7 @@ static void run_schedule(bool repairs) {
         if (step % 500 == 0)
             check_all(&s);
     }
-    sim_engines_advance(s.e, s.now + UINT64_C(100000000000));
+    sim_engines_advance(s.e, s.now + longest(&s, &config));
     check_all(&s);
     for (unsigned c = 0; c < CONTEXTS; c++)
         CHECK_EQ(s.e->contexts[s.contexts[c]].floor, s.e->contexts[s.contexts[c]].tail);
