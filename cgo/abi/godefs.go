@@ -10,40 +10,58 @@ package abi
 import "C"
 
 const (
-	Version        = C.WEIR_ABI_VERSION
-	Oldest         = C.WEIR_ABI_OLDEST
-	GPUsMax        = C.WEIR_GPUS_MAX
-	MsgBytesMax    = C.WEIR_MSG_BYTES_MAX
-	PageBytes      = C.WEIR_PAGE_BYTES
-	SessionsMax    = C.WEIR_SESSIONS_MAX
-	HelloMagic     = C.WEIR_HELLO_MAGIC
-	ControlMagic   = C.WEIR_CONTROL_MAGIC
-	UsageMagic     = C.WEIR_USAGE_MAGIC
-	Unlimited      = C.WEIR_UNLIMITED
-	MsgHello       = C.WEIR_MSG_HELLO
-	MsgWelcome     = C.WEIR_MSG_WELCOME
-	MsgRequest     = C.WEIR_MSG_REQUEST
-	MsgVerdict     = C.WEIR_MSG_VERDICT
-	MsgQuery       = C.WEIR_MSG_QUERY
-	MsgAnswer      = C.WEIR_MSG_ANSWER
-	MsgNote        = C.WEIR_MSG_NOTE
-	MsgClose       = C.WEIR_MSG_CLOSE
-	KindPlain      = C.WEIR_KIND_PLAIN
-	KindPitched    = C.WEIR_KIND_PITCHED
-	KindManaged    = C.WEIR_KIND_MANAGED
-	Granted        = C.WEIR_GRANTED
-	OverCap        = C.WEIR_OVER_CAP
-	NoSuchGPU      = C.WEIR_NO_SUCH_GPU
-	CloseProtocol  = C.WEIR_CLOSE_PROTOCOL
-	CloseVersion   = C.WEIR_CLOSE_VERSION
-	CloseIdentity  = C.WEIR_CLOSE_IDENTITY
-	ClosePage      = C.WEIR_CLOSE_PAGE
-	CloseLimit     = C.WEIR_CLOSE_LIMIT
-	CloseShutdown  = C.WEIR_CLOSE_SHUTDOWN
-	NoteRefused    = C.WEIR_NOTE_REFUSED
-	NoteDriverOOM  = C.WEIR_NOTE_DRIVER_OOM
-	NoteUnknownGPU = C.WEIR_NOTE_UNKNOWN_GPU
-	NoteForked     = C.WEIR_NOTE_FORKED
+	Version          = C.WEIR_ABI_VERSION
+	Oldest           = C.WEIR_ABI_OLDEST
+	GPUsMax          = C.WEIR_GPUS_MAX
+	MsgBytesMax      = C.WEIR_MSG_BYTES_MAX
+	PageBytes        = C.WEIR_PAGE_BYTES
+	SessionsMax      = C.WEIR_SESSIONS_MAX
+	HelloMagic       = C.WEIR_HELLO_MAGIC
+	ControlMagic     = C.WEIR_CONTROL_MAGIC
+	UsageMagic       = C.WEIR_USAGE_MAGIC
+	Unlimited        = C.WEIR_UNLIMITED
+	MsgHello         = C.WEIR_MSG_HELLO
+	MsgWelcome       = C.WEIR_MSG_WELCOME
+	MsgRequest       = C.WEIR_MSG_REQUEST
+	MsgVerdict       = C.WEIR_MSG_VERDICT
+	MsgQuery         = C.WEIR_MSG_QUERY
+	MsgAnswer        = C.WEIR_MSG_ANSWER
+	MsgNote          = C.WEIR_MSG_NOTE
+	MsgClose         = C.WEIR_MSG_CLOSE
+	MsgMeasure       = C.WEIR_MSG_MEASURE
+	MsgMeasured      = C.WEIR_MSG_MEASURED
+	MsgExport        = C.WEIR_MSG_EXPORT
+	MsgImport        = C.WEIR_MSG_IMPORT
+	MsgShared        = C.WEIR_MSG_SHARED
+	MsgDrop          = C.WEIR_MSG_DROP
+	KindPlain        = C.WEIR_KIND_PLAIN
+	KindPitched      = C.WEIR_KIND_PITCHED
+	KindManaged      = C.WEIR_KIND_MANAGED
+	KindArray        = C.WEIR_KIND_ARRAY
+	KindPool         = C.WEIR_KIND_POOL
+	KindCreated      = C.WEIR_KIND_CREATED
+	KindGraph        = C.WEIR_KIND_GRAPH
+	KindContext      = C.WEIR_KIND_CONTEXT
+	KindCode         = C.WEIR_KIND_CODE
+	KindLimit        = C.WEIR_KIND_LIMIT
+	KindImported     = C.WEIR_KIND_IMPORTED
+	Granted          = C.WEIR_GRANTED
+	OverCap          = C.WEIR_OVER_CAP
+	NoSuchGPU        = C.WEIR_NO_SUCH_GPU
+	ChargedElsewhere = C.WEIR_CHARGED_ELSEWHERE
+	ShareAgain       = C.WEIR_SHARE_AGAIN
+	ShareImport      = C.WEIR_SHARE_IMPORT
+	GPUCountContext  = C.WEIR_GPU_COUNT_CONTEXT
+	CloseProtocol    = C.WEIR_CLOSE_PROTOCOL
+	CloseVersion     = C.WEIR_CLOSE_VERSION
+	CloseIdentity    = C.WEIR_CLOSE_IDENTITY
+	ClosePage        = C.WEIR_CLOSE_PAGE
+	CloseLimit       = C.WEIR_CLOSE_LIMIT
+	CloseShutdown    = C.WEIR_CLOSE_SHUTDOWN
+	NoteRefused      = C.WEIR_NOTE_REFUSED
+	NoteDriverOOM    = C.WEIR_NOTE_DRIVER_OOM
+	NoteUnknownGPU   = C.WEIR_NOTE_UNKNOWN_GPU
+	NoteForked       = C.WEIR_NOTE_FORKED
 )
 
 type Header C.struct_weir_header
@@ -61,6 +79,16 @@ type Verdict C.struct_weir_verdict
 type Query C.struct_weir_query
 
 type Answer C.struct_weir_answer
+
+type Measure C.struct_weir_measure
+
+type Measured C.struct_weir_measured
+
+type ShareKey C.struct_weir_share_key
+
+type Share C.struct_weir_share
+
+type Shared C.struct_weir_shared
 
 type Note C.struct_weir_note
 

@@ -4,40 +4,58 @@
 package abi
 
 const (
-	Version        = 0x1
-	Oldest         = 0x1
-	GPUsMax        = 0x40
-	MsgBytesMax    = 0x900
-	PageBytes      = 0x4000
-	SessionsMax    = 0x1000
-	HelloMagic     = 0x52494557
-	ControlMagic   = 0x434c5452
-	UsageMagic     = 0x47535557
-	Unlimited      = 0xffffffffffffffff
-	MsgHello       = 0x1
-	MsgWelcome     = 0x2
-	MsgRequest     = 0x3
-	MsgVerdict     = 0x4
-	MsgQuery       = 0x5
-	MsgAnswer      = 0x6
-	MsgNote        = 0x7
-	MsgClose       = 0x8
-	KindPlain      = 0x1
-	KindPitched    = 0x2
-	KindManaged    = 0x3
-	Granted        = 0x1
-	OverCap        = 0x2
-	NoSuchGPU      = 0x3
-	CloseProtocol  = 0x1
-	CloseVersion   = 0x2
-	CloseIdentity  = 0x3
-	ClosePage      = 0x4
-	CloseLimit     = 0x5
-	CloseShutdown  = 0x6
-	NoteRefused    = 0x1
-	NoteDriverOOM  = 0x2
-	NoteUnknownGPU = 0x3
-	NoteForked     = 0x4
+	Version          = 0x1
+	Oldest           = 0x1
+	GPUsMax          = 0x40
+	MsgBytesMax      = 0x900
+	PageBytes        = 0x4000
+	SessionsMax      = 0x1000
+	HelloMagic       = 0x52494557
+	ControlMagic     = 0x434c5452
+	UsageMagic       = 0x47535557
+	Unlimited        = 0xffffffffffffffff
+	MsgHello         = 0x1
+	MsgWelcome       = 0x2
+	MsgRequest       = 0x3
+	MsgVerdict       = 0x4
+	MsgQuery         = 0x5
+	MsgAnswer        = 0x6
+	MsgNote          = 0x7
+	MsgClose         = 0x8
+	MsgMeasure       = 0x9
+	MsgMeasured      = 0xa
+	MsgExport        = 0xb
+	MsgImport        = 0xc
+	MsgShared        = 0xd
+	MsgDrop          = 0xe
+	KindPlain        = 0x1
+	KindPitched      = 0x2
+	KindManaged      = 0x3
+	KindArray        = 0x4
+	KindPool         = 0x5
+	KindCreated      = 0x6
+	KindGraph        = 0x7
+	KindContext      = 0x8
+	KindCode         = 0x9
+	KindLimit        = 0xa
+	KindImported     = 0xb
+	Granted          = 0x1
+	OverCap          = 0x2
+	NoSuchGPU        = 0x3
+	ChargedElsewhere = 0x4
+	ShareAgain       = 0x1
+	ShareImport      = 0x2
+	GPUCountContext  = 0x1
+	CloseProtocol    = 0x1
+	CloseVersion     = 0x2
+	CloseIdentity    = 0x3
+	ClosePage        = 0x4
+	CloseLimit       = 0x5
+	CloseShutdown    = 0x6
+	NoteRefused      = 0x1
+	NoteDriverOOM    = 0x2
+	NoteUnknownGPU   = 0x3
+	NoteForked       = 0x4
 )
 
 type Header struct {
@@ -107,6 +125,39 @@ type Answer struct {
 	Cap_bytes  uint64
 }
 
+type Measure struct {
+	Header   Header
+	Gpu      uint32
+	Contexts uint32
+	Bytes    uint64
+}
+
+type Measured struct {
+	Header   Header
+	Gpu      uint32
+	Reserved uint32
+	Bytes    uint64
+}
+
+type ShareKey struct {
+	Bytes [32]uint8
+}
+
+type Share struct {
+	Header Header
+	Gpu    uint32
+	Flags  uint32
+	Bytes  uint64
+	Key    ShareKey
+}
+
+type Shared struct {
+	Header  Header
+	Verdict uint32
+	Gpu     uint32
+	Bytes   uint64
+}
+
 type Note struct {
 	Header Header
 	Code   uint32
@@ -127,7 +178,10 @@ type GPUControl struct {
 	Holders       uint32
 	Cap_bytes     uint64
 	Charged_bytes uint64
-	Reserved      [11]uint64
+	Context_bytes uint64
+	Flags         uint32
+	Padding       uint32
+	Reserved      [9]uint64
 }
 
 type ControlPage struct {
@@ -141,9 +195,11 @@ type ControlPage struct {
 }
 
 type GPUUsage struct {
-	Bytes    uint64
-	Moves    uint64
-	Reserved [14]uint64
+	Credit_bytes  uint64
+	Moves         uint64
+	Context_bytes uint64
+	Code_bytes    uint64
+	Reserved      [12]uint64
 }
 
 type UsagePage struct {

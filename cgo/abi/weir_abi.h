@@ -34,14 +34,20 @@
 #define WEIR_UNLIMITED UINT64_MAX
 
 enum weir_msg_type {
-    WEIR_MSG_HELLO = 1,    // library -> agent: first message of a connection
-    WEIR_MSG_WELCOME = 2,  // agent -> library: carries the control page and the usage page
-    WEIR_MSG_REQUEST = 3,  // library -> agent: more credit for one allocation
-    WEIR_MSG_VERDICT = 4,  // agent -> library: answer to a REQUEST
-    WEIR_MSG_QUERY = 5,    // library -> agent: how much could this session still allocate?
-    WEIR_MSG_ANSWER = 6,   // agent -> library: answer to a QUERY
-    WEIR_MSG_NOTE = 7,     // library -> agent: something an operator should see; no answer
-    WEIR_MSG_CLOSE = 8,    // agent -> library: the last message of a connection, with its reason
+    WEIR_MSG_HELLO = 1,      // library -> agent: first message of a connection
+    WEIR_MSG_WELCOME = 2,    // agent -> library: carries the control page and the usage page
+    WEIR_MSG_REQUEST = 3,    // library -> agent: more credit for one allocation
+    WEIR_MSG_VERDICT = 4,    // agent -> library: answer to a REQUEST
+    WEIR_MSG_QUERY = 5,      // library -> agent: how much could this session still allocate?
+    WEIR_MSG_ANSWER = 6,     // agent -> library: answer to a QUERY
+    WEIR_MSG_NOTE = 7,       // library -> agent: something an operator should see; no answer
+    WEIR_MSG_CLOSE = 8,      // agent -> library: the last message of a connection, with its reason
+    WEIR_MSG_MEASURE = 9,    // library -> agent: how much does one context of mine take?
+    WEIR_MSG_MEASURED = 10,  // agent -> library: answer to a MEASURE
+    WEIR_MSG_EXPORT = 11,    // library -> agent: memory of this session can be imported by others
+    WEIR_MSG_IMPORT = 12,    // library -> agent: this session is about to import memory
+    WEIR_MSG_SHARED = 13,    // agent -> library: answer to an EXPORT or an IMPORT
+    WEIR_MSG_DROP = 14,  // library -> agent: an export was released, an import closed; no answer
 };
 
 // What a REQUEST is for. It names the allocation in events; all kinds draw on one credit.
@@ -49,12 +55,33 @@ enum weir_kind {
     WEIR_KIND_PLAIN = 1,
     WEIR_KIND_PITCHED = 2,
     WEIR_KIND_MANAGED = 3,
+    WEIR_KIND_ARRAY = 4,      // arrays and mipmapped arrays
+    WEIR_KIND_POOL = 5,       // what memory pools have reserved
+    WEIR_KIND_CREATED = 6,    // cuMemCreate: physical memory to be mapped
+    WEIR_KIND_GRAPH = 7,      // what the memory nodes of graphs have reserved
+    WEIR_KIND_CONTEXT = 8,    // what a context takes by itself
+    WEIR_KIND_CODE = 9,       // code and global variables of modules
+    WEIR_KIND_LIMIT = 10,     // heap, stack and printf buffer beyond what a context begins with
+    WEIR_KIND_IMPORTED = 11,  // memory of unknown origin, imported
 };
 
 enum weir_verdict_code {
     WEIR_GRANTED = 1,      // granted_bytes belongs to the asking thread, outside the credit word
     WEIR_OVER_CAP = 2,     // charges + request > cap, after all unused credit was recalled
     WEIR_NO_SUCH_GPU = 3,  // the index names no GPU of the control page
+    WEIR_CHARGED_ELSEWHERE =
+        4,  // of an IMPORT: its exporter's container is charged, nothing is taken
+};
+
+// Of EXPORT, IMPORT and DROP.
+enum weir_share_flag {
+    WEIR_SHARE_AGAIN = 1 << 0,   // held since before this connection: declared anew after HELLO
+    WEIR_SHARE_IMPORT = 1 << 1,  // DROP: an import; else an export
+};
+
+// Of a GPU in the control page.
+enum weir_gpu_flag {
+    WEIR_GPU_COUNT_CONTEXT = 1 << 0,  // contexts, code and limits count against the cap
 };
 
 enum weir_close_reason {
@@ -145,6 +172,47 @@ struct weir_answer {
     uint64_t cap_bytes;
 };
 
+// Contexts take memory that no call names. The library asks once it has made the first on a GPU of
+// which the control page says nothing.
+struct weir_measure {
+    struct weir_header header;
+    uint32_t gpu;
+    uint32_t contexts;     // that this process has on the GPU; never 0
+    uint64_t other_bytes;  // what it holds there beside them, in charge units' bytes
+};
+
+struct weir_measured {
+    struct weir_header header;
+    uint32_t gpu;
+    uint32_t reserved;
+    uint64_t context_bytes;  // of one context; 0: not to be found out
+};
+
+// Names shared memory across processes: equal for the exporter and all importers. What it is made
+// of depends on the kind of handle.
+struct weir_share_key {
+    uint8_t bytes[32];
+};
+
+// An EXPORT moves `bytes` out of what the session holds (they stay charged to its container until
+// the exporter has dropped them and no session holds an import). An IMPORT of a key that nobody is
+// known to have exported is charged to the importer, as a REQUEST is.
+struct weir_share {
+    struct weir_header header;
+    uint32_t gpu;
+    uint32_t flags;  // enum weir_share_flag
+    uint64_t bytes;
+    struct weir_share_key key;
+};
+
+struct weir_shared {
+    struct weir_header header;
+    uint32_t verdict;  // enum weir_verdict_code
+    uint32_t gpu;
+    uint64_t
+        bytes;  // GRANTED: as asked. EXPORT: no longer the session's. IMPORT: now the session's
+};
+
 struct weir_note {
     struct weir_header header;
     uint32_t code;  // enum weir_note_code
@@ -166,7 +234,10 @@ struct weir_gpu_control {
     uint32_t holders;        // sessions of the container with a charge on this GPU
     uint64_t cap_bytes;      // WEIR_UNLIMITED or bytes
     uint64_t charged_bytes;  // of all sessions: what they hold and what credit they have
-    uint64_t reserved[11];   // lease words and futexes come here
+    uint64_t context_bytes;  // what one context takes; 0 while not known
+    uint32_t flags;          // enum weir_gpu_flag
+    uint32_t padding;
+    uint64_t reserved[9];  // lease words and futexes come here
 };
 
 // Agent -> library; one memfd a container, sealed SHRINK|GROW|FUTURE_WRITE|SEAL.
@@ -188,7 +259,11 @@ struct weir_gpu_usage {
     // Counts the agent's own changes of credit_bytes, in one step with them (a 16-byte exchange),
     // so that a new agent knows which of them its predecessor made. The library leaves it alone.
     uint64_t moves;
-    uint64_t reserved[14];
+    // Written by the library, for display: what of its charge are contexts, and code, globals and
+    // limits.
+    uint64_t context_bytes;
+    uint64_t code_bytes;
+    uint64_t reserved[12];
 };
 
 // Library <-> agent; one memfd a session, made and sealed (SHRINK|GROW|SEAL) by the agent.
@@ -238,6 +313,18 @@ WEIR_ASSERT_SIZE(weir_answer, 32);
 WEIR_ASSERT_AT(weir_note, code, 8);
 WEIR_ASSERT_AT(weir_note, b, 16);
 WEIR_ASSERT_SIZE(weir_note, 24);
+WEIR_ASSERT_AT(weir_measure, contexts, 12);
+WEIR_ASSERT_AT(weir_measure, other_bytes, 16);
+WEIR_ASSERT_SIZE(weir_measure, 24);
+WEIR_ASSERT_AT(weir_measured, context_bytes, 16);
+WEIR_ASSERT_SIZE(weir_measured, 24);
+WEIR_ASSERT_AT(weir_share, flags, 12);
+WEIR_ASSERT_AT(weir_share, bytes, 16);
+WEIR_ASSERT_AT(weir_share, key, 24);
+WEIR_ASSERT_SIZE(weir_share, 56);
+WEIR_ASSERT_AT(weir_shared, verdict, 8);
+WEIR_ASSERT_AT(weir_shared, bytes, 16);
+WEIR_ASSERT_SIZE(weir_shared, 24);
 WEIR_ASSERT_AT(weir_close, reason, 8);
 WEIR_ASSERT_AT(weir_close, text, 16);
 WEIR_ASSERT_SIZE(weir_close, 112);
@@ -245,6 +332,8 @@ WEIR_ASSERT_AT(weir_gpu_control, sequence, 16);
 WEIR_ASSERT_AT(weir_gpu_control, holders, 20);
 WEIR_ASSERT_AT(weir_gpu_control, cap_bytes, 24);
 WEIR_ASSERT_AT(weir_gpu_control, charged_bytes, 32);
+WEIR_ASSERT_AT(weir_gpu_control, context_bytes, 40);
+WEIR_ASSERT_AT(weir_gpu_control, flags, 48);
 WEIR_ASSERT_SIZE(weir_gpu_control, 128);
 WEIR_ASSERT_AT(weir_control_page, gpu_count, 8);
 WEIR_ASSERT_AT(weir_control_page, ended, 12);
@@ -254,6 +343,7 @@ WEIR_ASSERT_SIZE(weir_control_page, 128 + 128 * WEIR_GPUS_MAX);
 _Static_assert(offsetof(struct weir_usage_page, gpus[0].credit_bytes) % 16 == 0,
                "credit and moves");
 WEIR_ASSERT_AT(weir_gpu_usage, moves, 8);
+WEIR_ASSERT_AT(weir_gpu_usage, context_bytes, 16);
 WEIR_ASSERT_SIZE(weir_gpu_usage, 128);
 WEIR_ASSERT_AT(weir_usage_page, session, 8);
 WEIR_ASSERT_AT(weir_usage_page, gpus, 128);

@@ -161,7 +161,7 @@ func TestForgedCredit(t *testing.T) {
 	u, fd := newUsage(t)
 	p := (*abi.UsagePage)(unsafe.Pointer(&tenantMapping(t, fd, unix.PROT_READ|unix.PROT_WRITE)[0]))
 	for _, forged := range []uint64{101, 1 << 63, ^uint64(0)} {
-		atomic.StoreUint64(&p.Gpus[0].Bytes, forged)
+		atomic.StoreUint64(&p.Gpus[0].Credit_bytes, forged)
 		if _, err := u.Credit(0, 100); !errors.Is(err, ErrForged) {
 			t.Errorf("credit of %d read: %v", forged, err)
 		}
@@ -172,11 +172,11 @@ func TestForgedCredit(t *testing.T) {
 			t.Errorf("credit of %d: added, %v", forged, err)
 		}
 	}
-	atomic.StoreUint64(&p.Gpus[0].Bytes, 100)
+	atomic.StoreUint64(&p.Gpus[0].Credit_bytes, 100)
 	if got, err := u.Take(0, 0, 100, 150, quietly); got != 100 || err != nil {
 		t.Errorf("took %d, %v", got, err)
 	}
-	atomic.StoreUint64(&p.Gpus[0].Bytes, 100)
+	atomic.StoreUint64(&p.Gpus[0].Credit_bytes, 100)
 	for _, forged := range []uint64{0, 2, ^uint64(0)} { // the count is 1 now
 		atomic.StoreUint64(&p.Gpus[0].Moves, forged)
 		if got, err := u.Take(0, 1, 100, 50, quietly); got != 0 || !errors.Is(err, ErrForged) {
@@ -227,13 +227,13 @@ func TestIntact(t *testing.T) {
 		t.Error(err)
 	}
 	p := (*abi.UsagePage)(unsafe.Pointer(&memory[0]))
-	atomic.StoreUint64(&p.Gpus[1].Bytes, 0) // all of it used
+	atomic.StoreUint64(&p.Gpus[1].Credit_bytes, 0) // all of it used
 	if err := u.Intact(7, granted, moves); err != nil {
 		t.Error(err)
 	}
 	for name, word := range map[string]*uint64{
 		"magic": (*uint64)(unsafe.Pointer(&p.Magic)), "session": &p.Session,
-		"credit without a grant": &p.Gpus[0].Bytes, "credit": &p.Gpus[1].Bytes,
+		"credit without a grant": &p.Gpus[0].Credit_bytes, "credit": &p.Gpus[1].Credit_bytes,
 		"count": &p.Gpus[1].Moves,
 	} {
 		was := atomic.SwapUint64(word, 1000)
@@ -258,7 +258,7 @@ func TestBothSidesAtOnce(t *testing.T) {
 	var used uint64
 	var tenant sync.WaitGroup
 	tenant.Go(func() {
-		word := &p.Gpus[0].Bytes
+		word := &p.Gpus[0].Credit_bytes
 		for range 100_000 {
 			if c := atomic.LoadUint64(word); c >= 3 && atomic.CompareAndSwapUint64(word, c, c-3) {
 				used += 3

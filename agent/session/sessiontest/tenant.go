@@ -309,7 +309,7 @@ func (t *Tenant) take(gpu int, n uint64) bool {
 	return false
 }
 
-func (t *Tenant) word(gpu int) *uint64 { return &t.usage.Gpus[gpu].Bytes }
+func (t *Tenant) word(gpu int) *uint64 { return &t.usage.Gpus[gpu].Credit_bytes }
 
 func (t *Tenant) disconnect() {
 	if t.conn != nil {
