@@ -4,6 +4,7 @@
 #include "client.h"
 #include "credit.h"
 #include "helper.h"
+#include "share.h"
 
 // How long a query is waited for where an estimate can be given instead.
 #define QUERY_WAIT_MS 500u
@@ -12,6 +13,14 @@ _Static_assert((WEIR_ASKS_MAX & (WEIR_ASKS_MAX - 1)) == 0, "places are part of s
 
 static uint32_t place_of(const struct weir_state *state, const struct weir_ask *ask) {
     return (uint32_t)(ask - state->asks);
+}
+
+uint32_t weir_ask_number(struct weir_state *state) {
+    // Never 0, and not met again before 2^32 / WEIR_ASKS_MAX questions.
+    state->ask_round += WEIR_ASKS_MAX;
+    if (!state->ask_round)
+        state->ask_round = WEIR_ASKS_MAX;
+    return state->ask_round;
 }
 
 // A place for a new question, or NULL. Lock held.
@@ -25,11 +34,7 @@ static struct weir_ask *new_ask(struct weir_state *state) {
     } else {
         return NULL;
     }
-    // Never 0, and not met again before 2^32 / WEIR_ASKS_MAX questions.
-    state->ask_round += WEIR_ASKS_MAX;
-    if (!state->ask_round)
-        state->ask_round = WEIR_ASKS_MAX;
-    ask->seq = state->ask_round | place_of(state, ask);
+    ask->seq = weir_ask_number(state) | place_of(state, ask);
     return ask;
 }
 
@@ -53,21 +58,40 @@ union question {
     struct weir_header header;
     struct weir_request request;
     struct weir_query query;
+    struct weir_measure measure;
+    struct weir_share share;
 };
 
-static void write_question(union question *question, const struct weir_ask *ask, uint32_t index) {
-    if (ask->kind)
-        question->request = (struct weir_request){
-            .header = {WEIR_MSG_REQUEST, sizeof(struct weir_request), ask->seq},
-            .gpu = index,
-            .kind = ask->kind,
-            .bytes = ask->bytes,
-        };
-    else
-        question->query = (struct weir_query){
-            .header = {WEIR_MSG_QUERY, sizeof(struct weir_query), ask->seq},
-            .gpu = index,
-        };
+static int is_of_piece(const struct weir_ask *ask) {
+    return ask->type == WEIR_MSG_EXPORT || ask->type == WEIR_MSG_IMPORT ||
+           ask->type == WEIR_MSG_DROP;
+}
+
+static int is_of_unlisted_gpu(const struct weir_state *state, const struct weir_ask *ask) {
+    return !is_of_piece(ask) && state->gpus[ask->gpu].index == WEIR_NO_INDEX;
+}
+
+// Lock held.
+static void write_question(const struct weir_state *state, const struct weir_ask *ask,
+                           union question *question) {
+    uint32_t index = is_of_piece(ask) ? 0 : state->gpus[ask->gpu].index;
+    struct weir_header header = {(uint16_t)ask->type, 0, ask->seq};
+    switch (ask->type) {
+    case WEIR_MSG_REQUEST:
+        header.bytes = sizeof(question->request);
+        question->request = (struct weir_request){header, index, ask->detail, ask->bytes};
+        return;
+    case WEIR_MSG_QUERY:
+        header.bytes = sizeof(question->query);
+        question->query = (struct weir_query){header, index, 0};
+        return;
+    case WEIR_MSG_MEASURE:
+        header.bytes = sizeof(question->measure);
+        question->measure = (struct weir_measure){header, index, ask->detail, ask->bytes};
+        return;
+    default:
+        weir_share_write(state, ask->piece, ask->type, ask->seq, &question->share);
+    }
 }
 
 // Sends a question that was not sent on the present connection, if there is one. Where the agent
@@ -76,9 +100,8 @@ static void send_ask(struct weir_state *state, struct weir_ask *ask) {
     union question question;
     if (weir_lock(&state->lock))
         return;
-    uint32_t index = state->gpus[ask->gpu].index;
     int due = ask->state == WEIR_ASK_WAITING && state->link_up && !ask->sent;
-    if (due && index == WEIR_NO_INDEX) {
+    if (due && is_of_unlisted_gpu(state, ask)) {
         finish(ask, WEIR_ASK_UNKNOWN);
         weir_unlock(&state->lock);
         wake(ask);
@@ -88,7 +111,7 @@ static void send_ask(struct weir_state *state, struct weir_ask *ask) {
     uint64_t cookie = state->cookie;
     if (due) {
         ask->sent = 1;
-        write_question(&question, ask, index);
+        write_question(state, ask, &question);
     }
     weir_unlock(&state->lock);
     if (!due || weir_client_send(fd, cookie, &question) == 0)
@@ -102,12 +125,13 @@ static void send_ask(struct weir_state *state, struct weir_ask *ask) {
 
 // An allocation waits for agent_wait each time. A report waits long only where nothing was ever
 // heard of the agent, and for all reports of the process together not longer than that.
-static uint64_t longest_wait_ms(const struct weir_state *state, uint32_t kind) {
+static uint64_t longest_wait_ms(const struct weir_state *state, enum weir_msg_type type) {
+    int report = type == WEIR_MSG_QUERY;
     if (__atomic_load_n(&state->control, __ATOMIC_ACQUIRE)) {
         uint64_t wait_ms = __atomic_load_n(&state->agent_wait_ms, __ATOMIC_RELAXED);
-        return !kind && wait_ms > QUERY_WAIT_MS ? QUERY_WAIT_MS : wait_ms;
+        return report && wait_ms > QUERY_WAIT_MS ? QUERY_WAIT_MS : wait_ms;
     }
-    if (kind)
+    if (!report)
         return WEIR_AGENT_WAIT_MS;
     uint64_t waited = weir_sys_now_ms() - __atomic_load_n(&state->started_ms, __ATOMIC_RELAXED);
     return waited < WEIR_AGENT_WAIT_MS ? WEIR_AGENT_WAIT_MS - waited : 0;
@@ -146,7 +170,7 @@ static int error_of(uint32_t outcome) {
 }
 
 // Puts a question into a place of its own. 0 and *out; EDQUOT, EAGAIN where all are taken, EDEADLK.
-static int put_question(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes,
+static int put_question(struct weir_state *state, const struct weir_ask *question,
                         struct weir_ask **out) {
     int rc = weir_lock(&state->lock);
     if (rc)
@@ -154,10 +178,14 @@ static int put_question(struct weir_state *state, uint32_t gpu, uint32_t kind, u
     struct weir_ask *ask = state->refusing ? NULL : new_ask(state);
     rc = state->refusing ? EDQUOT : EAGAIN;
     if (ask) {
-        ask->gpu = gpu;
-        ask->kind = kind;
-        ask->bytes = bytes;
+        ask->type = question->type;
+        ask->gpu = question->gpu;
+        ask->detail = question->detail;
+        ask->piece = question->piece;
+        ask->bytes = question->bytes;
         ask->sent = 0;
+        if (is_of_piece(ask))
+            weir_share_asked(state, ask->piece, ask->type, ask->seq);
         finish(ask, WEIR_ASK_WAITING);
         rc = 0;
     }
@@ -167,12 +195,12 @@ static int put_question(struct weir_state *state, uint32_t gpu, uint32_t kind, u
 }
 
 // Puts a question and waits for what comes of it. `outcome`: the place as it was at the end.
-static int ask_and_wait(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes,
+static int ask_and_wait(struct weir_state *state, const struct weir_ask *question,
                         struct weir_ask *outcome) {
-    uint64_t left_ms = longest_wait_ms(state, kind);
+    uint64_t left_ms = longest_wait_ms(state, question->type);
     struct weir_ask *ask = NULL;
     int rc;
-    while ((rc = put_question(state, gpu, kind, bytes, &ask)) == EAGAIN && left_ms-- > 0)
+    while ((rc = put_question(state, question, &ask)) == EAGAIN && left_ms-- > 0)
         weir_sys_sleep_ms(1);
     if (rc)
         return rc;
@@ -187,19 +215,41 @@ static int ask_and_wait(struct weir_state *state, uint32_t gpu, uint32_t kind, u
 }
 
 int weir_ask_credit(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes) {
+    struct weir_ask question = {
+        .type = WEIR_MSG_REQUEST, .gpu = gpu, .detail = kind, .bytes = bytes};
     struct weir_ask outcome;
-    return ask_and_wait(state, gpu, kind, bytes, &outcome);
+    return ask_and_wait(state, &question, &outcome);
 }
 
 int weir_ask_room(struct weir_state *state, uint32_t gpu, uint64_t *free_bytes,
                   uint64_t *cap_bytes) {
-    struct weir_ask outcome;
-    int rc = ask_and_wait(state, gpu, 0, 0, &outcome);
+    struct weir_ask question = {.type = WEIR_MSG_QUERY, .gpu = gpu}, outcome;
+    int rc = ask_and_wait(state, &question, &outcome);
     if (rc)
         return rc;
-    *free_bytes = outcome.free_bytes;
+    *free_bytes = outcome.answer_bytes;
     *cap_bytes = outcome.cap_bytes;
     return 0;
+}
+
+int weir_ask_measure(struct weir_state *state, uint32_t gpu, uint32_t contexts,
+                     uint64_t other_bytes, uint64_t *context_bytes) {
+    struct weir_ask question = {
+        .type = WEIR_MSG_MEASURE, .gpu = gpu, .detail = contexts, .bytes = other_bytes};
+    struct weir_ask outcome;
+    int rc = ask_and_wait(state, &question, &outcome);
+    if (rc == 0)
+        *context_bytes = outcome.answer_bytes;
+    return rc;
+}
+
+int weir_ask_piece(struct weir_state *state, uint32_t piece, enum weir_msg_type type) {
+    struct weir_ask question = {.type = type, .piece = piece}, outcome;
+    int rc = ask_and_wait(state, &question, &outcome);
+    // What was sent arrives, whether or not an answer has come in time; and the next connection
+    // does without.
+    int over = rc == EHOSTUNREACH && (outcome.sent || outcome.state == WEIR_ASK_LOST);
+    return type == WEIR_MSG_DROP && over ? 0 : rc;
 }
 
 // The place where a thread waits for `seq`, or NULL. Lock held.
@@ -208,12 +258,19 @@ static struct weir_ask *find(struct weir_state *state, uint32_t seq) {
     return ask->seq == seq && ask->state == WEIR_ASK_WAITING ? ask : NULL;
 }
 
+void weir_ask_sent(struct weir_state *state, uint32_t seq) {
+    struct weir_ask *ask = find(state, seq);
+    if (ask)
+        ask->sent = 1;
+}
+
 int weir_ask_verdict(struct weir_state *state, const struct weir_verdict *verdict) {
     int granted = verdict->verdict == WEIR_GRANTED;
     if (weir_lock(&state->lock))
         return 0;
     struct weir_ask *ask = find(state, verdict->header.seq);
-    int fits = !ask || (ask->kind && (!granted || verdict->granted_bytes == ask->bytes));
+    int fits = !ask || (ask->type == WEIR_MSG_REQUEST &&
+                        (!granted || verdict->granted_bytes == ask->bytes));
     if (ask && fits && granted) {
         weir_credit_grant(state, ask->gpu, verdict->granted_bytes);
         finish(ask, WEIR_ASK_GRANTED);
@@ -228,20 +285,50 @@ int weir_ask_verdict(struct weir_state *state, const struct weir_verdict *verdic
     return fits ? 0 : EPROTO;
 }
 
-int weir_ask_answer(struct weir_state *state, const struct weir_answer *answer) {
+// Hands a thread the figures that it asked for with a question of this type.
+static int answer_with(struct weir_state *state, uint32_t seq, enum weir_msg_type type,
+                       uint64_t bytes, uint64_t cap_bytes) {
     if (weir_lock(&state->lock))
         return 0;
-    struct weir_ask *ask = find(state, answer->header.seq);
-    int fits = !ask || !ask->kind;
+    struct weir_ask *ask = find(state, seq);
+    int fits = !ask || ask->type == type;
     if (ask && fits) {
-        ask->free_bytes = answer->free_bytes;
-        ask->cap_bytes = answer->cap_bytes;
+        ask->answer_bytes = bytes;
+        ask->cap_bytes = cap_bytes;
         finish(ask, WEIR_ASK_ANSWERED);
     }
     weir_unlock(&state->lock);
     if (ask)
         wake(ask);
     return fits ? 0 : EPROTO;
+}
+
+int weir_ask_answer(struct weir_state *state, const struct weir_answer *answer) {
+    return answer_with(state, answer->header.seq, WEIR_MSG_QUERY, answer->free_bytes,
+                       answer->cap_bytes);
+}
+
+int weir_ask_measured(struct weir_state *state, const struct weir_measured *measured) {
+    return answer_with(state, measured->header.seq, WEIR_MSG_MEASURE, measured->context_bytes, 0);
+}
+
+int weir_ask_shared(struct weir_state *state, const struct weir_shared *shared) {
+    if (weir_lock(&state->lock))
+        return 0;
+    struct weir_ask *ask = find(state, shared->header.seq);
+    int rc = 0;
+    if (ask && !is_of_piece(ask))
+        rc = EPROTO;
+    else if (ask && ask->type != WEIR_MSG_DROP)
+        rc = weir_piece_answered(state, ask->piece, shared);
+    else if (!ask)
+        rc = weir_piece_answered_late(state, shared);
+    if (ask && rc == 0)
+        finish(ask, WEIR_ASK_ANSWERED);
+    weir_unlock(&state->lock);
+    if (ask)
+        wake(ask);
+    return rc;
 }
 
 void weir_ask_send_all(struct weir_state *state) {
@@ -252,21 +339,28 @@ void weir_ask_send_all(struct weir_state *state) {
     }
 }
 
-void weir_ask_lost(struct weir_state *state, int refusing) {
+// What becomes of a question whose connection has ended. Lock held.
+static void lose(struct weir_state *state, struct weir_ask *ask, enum weir_loss loss) {
+    ask->sent = 0;
+    if (loss == WEIR_LOSS_RELEASED && ask->type == WEIR_MSG_REQUEST) {
+        weir_credit_grant(state, ask->gpu, ask->bytes);
+        finish(ask, WEIR_ASK_GRANTED);
+    } else if (loss != WEIR_LOSS_FOR_NOW) {
+        finish(ask, WEIR_ASK_REFUSED);
+    } else if (ask->type == WEIR_MSG_DROP || (ask->type == WEIR_MSG_QUERY && state->control)) {
+        finish(ask, WEIR_ASK_LOST);
+    }
+}
+
+void weir_ask_lost(struct weir_state *state, enum weir_loss loss) {
     if (weir_lock(&state->lock))
         return;
     __atomic_store_n(&state->link_up, 0, __ATOMIC_RELAXED);
-    state->refusing = (uint32_t)refusing;
-    for (uint32_t i = 0; i < state->asks_used; i++) {
-        struct weir_ask *ask = &state->asks[i];
-        if (ask->state != WEIR_ASK_WAITING)
-            continue;
-        ask->sent = 0;
-        if (refusing)
-            finish(ask, WEIR_ASK_REFUSED);
-        else if (!ask->kind && state->control)
-            finish(ask, WEIR_ASK_LOST);
-    }
+    state->declaring = 0;
+    state->refusing = loss != WEIR_LOSS_FOR_NOW;
+    for (uint32_t i = 0; i < state->asks_used; i++)
+        if (state->asks[i].state == WEIR_ASK_WAITING)
+            lose(state, &state->asks[i], loss);
     weir_unlock(&state->lock);
     for (uint32_t i = 0; i < WEIR_ASKS_MAX; i++)
         if (__atomic_load_n(&state->asks[i].state, __ATOMIC_ACQUIRE) != WEIR_ASK_FREE)

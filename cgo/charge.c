@@ -1,37 +1,21 @@
 // charge.c: see charge.h, and credit.h for the books.
 #include "charge.h"
 
-#include "ask.h"
+#include "capture.h"
 #include "credit.h"
-#include "gpu.h"
-#include "hooks.h"
 #include "note.h"
+#include "reserve.h"
+#include "share.h"
+#include "tie.h"
 
-static uint64_t round_up(uint64_t bytes) {
-    return (bytes + WEIR_CHARGE_UNIT - 1) & ~(uint64_t)(WEIR_CHARGE_UNIT - 1);
-}
-
-// Gives back a part of what is owned for an allocation or, where that comes to nothing, all of it
-// and its owner.
-static void give_back(struct weir_charge *charge, uint64_t bytes, int for_good) {
+// Ends a charge that has come to nothing.
+static void abandon(struct weir_charge *charge) {
     struct weir_state *state = charge->state;
     if (weir_lock(&state->lock))
         return;
-    weir_credit_give(state, charge->gpu, bytes);
-    if (for_good)
-        weir_owner_release(&state->owners, charge->owner);
+    weir_credit_give(state, charge->gpu, charge->bytes);
+    weir_owner_release(&state->owners, charge->owner);
     weir_unlock(&state->lock);
-}
-
-// Asks the agent for what is not in the credit word.
-static CUresult ask_for(struct weir_charge *charge, uint64_t bytes) {
-    struct weir_state *state = charge->state;
-    int rc = weir_ask_credit(state, charge->gpu, charge->kind, bytes);
-    if (rc == ENODEV)
-        weir_note(state, WEIR_NOTE_BIT_UNKNOWN, charge->gpu, 0);
-    else if (rc != 0 && rc != EDQUOT)
-        weir_note(state, WEIR_NOTE_BIT_REFUSED, charge->gpu, bytes);
-    return rc ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 // Finds the allocation's owner and makes `bytes` owned: out of the credit word, or by asking.
@@ -45,23 +29,31 @@ static CUresult get_credit(struct weir_charge *charge, uint64_t context) {
     weir_unlock(&state->lock);
     if (taken)
         return CUDA_SUCCESS;
-    CUresult result = known ? ask_for(charge, charge->bytes) : CUDA_ERROR_OUT_OF_MEMORY;
-    if (known && result != CUDA_SUCCESS)
-        give_back(charge, 0, 1);
+    uint64_t bytes = charge->bytes;
+    charge->bytes = 0;
+    CUresult result =
+        known ? weir_obtain(state, charge->gpu, charge->kind, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        charge->bytes = bytes;
+    else if (known)
+        abandon(charge);
     return result;
 }
 
-// Makes more bytes owned for an allocation.
-static CUresult get_more_credit(struct weir_charge *charge, uint64_t bytes) {
-    struct weir_state *state = charge->state;
-    if (weir_lock(&state->lock))
+CUresult weir_charge_begin_on(struct weir_charge *charge, enum weir_kind kind, CUdevice device,
+                              uint64_t context, uint64_t bytes) {
+    CUresult result = weir_obtain_enter(&charge->state, device);
+    if (result != CUDA_SUCCESS || !charge->state)
+        return result;
+    if (bytes > WEIR_ALLOCATION_BYTES_MAX)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int taken = weir_credit_take(state, charge->gpu, bytes);
-    weir_unlock(&state->lock);
-    return taken ? CUDA_SUCCESS : ask_for(charge, bytes);
+    charge->gpu = (uint32_t)device;
+    charge->kind = kind;
+    charge->bytes = weir_charge_round(bytes);
+    return get_credit(charge, context);
 }
 
-CUresult weir_charge_begin(struct weir_charge *charge, uint32_t kind, uint64_t bytes) {
+CUresult weir_charge_begin(struct weir_charge *charge, enum weir_kind kind, uint64_t bytes) {
     CUdevice device;
     CUcontext context;
     charge->state = NULL;
@@ -72,21 +64,7 @@ CUresult weir_charge_begin(struct weir_charge *charge, uint32_t kind, uint64_t b
         result = WEIR_REAL(cuCtxGetCurrent)(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    enum weir_mode mode = weir_enter(&charge->state);
-    if (mode == WEIR_MODE_PASS) {
-        charge->state = NULL;
-        return CUDA_SUCCESS;
-    }
-    if (mode == WEIR_MODE_NEW || bytes > WEIR_ALLOCATION_BYTES_MAX)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (weir_gpu_know(charge->state, device) != 0) {
-        weir_note(charge->state, WEIR_NOTE_BIT_UNKNOWN, 0, 0);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    charge->gpu = (uint32_t)device;
-    charge->kind = kind;
-    charge->bytes = round_up(bytes);
-    return get_credit(charge, (uint64_t)(uintptr_t)context);
+    return weir_charge_begin_on(charge, kind, device, (uint64_t)(uintptr_t)context, bytes);
 }
 
 static int feed_table(struct weir_state *state) {
@@ -106,8 +84,11 @@ static int feed_table(struct weir_state *state) {
     return rc == EBUSY ? 0 : rc;  // another thread was faster
 }
 
-// Gives back the charge of an entry that is in the table no more. Lock held.
-static void give_back_entry(struct weir_state *state, const struct weir_entry *entry) {
+// Gives back the charge of an entry that is in the table no more, and ends its export if it was
+// made before `stamp`. Lock held; what the agent is to hear waits for weir_share_settle.
+static void give_back_entry(struct weir_state *state, const struct weir_entry *entry,
+                            uint64_t stamp) {
+    weir_tie_gone(state, entry->pointer, stamp);
     weir_credit_give(state, state->owners.owner[entry->owner].gpu, entry->bytes);
     weir_owner_release(&state->owners, entry->owner);
 }
@@ -122,8 +103,9 @@ static int put(struct weir_state *state, const struct weir_entry *entry) {
             return rc;
         rc = weir_table_put(&state->table, entry, &old);
         if (rc == 0 && old.pointer)
-            give_back_entry(state, &old);
+            give_back_entry(state, &old, UINT64_MAX);
         weir_unlock(&state->lock);
+        weir_share_settle(state);
         if (rc != ENOMEM)
             return rc;
         rc = feed_table(state);
@@ -135,73 +117,83 @@ static int put(struct weir_state *state, const struct weir_entry *entry) {
 // Brings what is owned for an allocation to what it takes.
 static CUresult adjust(struct weir_charge *charge, uint64_t bytes) {
     if (bytes > charge->bytes) {
-        CUresult result = get_more_credit(charge, bytes - charge->bytes);
+        CUresult result =
+            weir_obtain(charge->state, charge->gpu, charge->kind, bytes - charge->bytes);
         if (result != CUDA_SUCCESS)
             return result;
-    } else if (bytes < charge->bytes) {
-        give_back(charge, charge->bytes - bytes, 0);
+    } else {
+        weir_give_back(charge->state, charge->gpu, charge->bytes - bytes);
     }
     charge->bytes = bytes;
     return CUDA_SUCCESS;
 }
 
-// Frees what could not be charged, without disturbing a stream capture of the program's.
-static CUresult undo(CUdeviceptr pointer) {
-    int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    int exchanged = WEIR_REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
-    CUresult result = WEIR_REAL(cuMemFree_v2)(pointer);
-    if (exchanged)
-        WEIR_REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+CUresult weir_take_back(weir_undo_fn *undo, uint64_t handle) {
+    int mode = weir_capture_relax();
+    CUresult result = undo(handle);
+    weir_capture_restore(mode);
     return result;
 }
 
-CUresult weir_charge_end(struct weir_charge *charge, CUresult result, CUdeviceptr pointer,
-                         uint64_t bytes) {
+CUresult weir_charge_end_as(struct weir_charge *charge, CUresult result, enum weir_key_space space,
+                            uint64_t handle, uint64_t bytes, weir_undo_fn *undo) {
     struct weir_state *state = charge->state;
     if (!state)
         return result;
     if (result != CUDA_SUCCESS ||
-        !pointer) {  // no address is no memory: nothing that could be freed
-        give_back(charge, charge->bytes, 1);
+        !handle) {  // no address is no memory: nothing that could be freed
+        abandon(charge);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
             weir_note(state, WEIR_NOTE_BIT_DRIVER_OOM, charge->gpu, charge->bytes);
         return result;
     }
-    result = bytes <= WEIR_ALLOCATION_BYTES_MAX ? adjust(charge, round_up(bytes))
+    result = bytes <= WEIR_ALLOCATION_BYTES_MAX ? adjust(charge, weir_charge_round(bytes))
                                                 : CUDA_ERROR_OUT_OF_MEMORY;
-    struct weir_entry entry = {
-        .pointer = pointer, .bytes = charge->bytes, .owner = (uint16_t)charge->owner};
+    struct weir_entry entry = {.pointer = weir_key(space, handle),
+                               .bytes = charge->bytes,
+                               .owner = (uint16_t)charge->owner};
     if (result == CUDA_SUCCESS && put(state, &entry) != 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         return result;
     // What the driver does not take back stays charged.
-    if (undo(pointer) == CUDA_SUCCESS)
-        give_back(charge, charge->bytes, 1);
+    if (weir_take_back(undo, handle) == CUDA_SUCCESS)
+        abandon(charge);
     return result;
 }
 
-CUresult weir_discharge_begin(struct weir_discharge *discharge, CUdeviceptr pointer) {
+static CUresult free_pointer(uint64_t pointer) {
+    return WEIR_REAL(cuMemFree_v2)(pointer);
+}
+
+CUresult weir_charge_end(struct weir_charge *charge, CUresult result, CUdeviceptr pointer,
+                         uint64_t bytes) {
+    return weir_charge_end_as(charge, result, WEIR_KEY_POINTER, pointer, bytes, free_pointer);
+}
+
+CUresult weir_discharge_begin(struct weir_discharge *discharge, uint64_t key) {
     if (!weir_enforced(&discharge->state)) {
         discharge->state = NULL;
         return CUDA_SUCCESS;
     }
-    weir_table_prefetch(&discharge->state->table, pointer);
+    weir_table_prefetch(&discharge->state->table, key);
     discharge->stamp = weir_table_stamp(&discharge->state->table);
     return weir_lock_is_mine(&discharge->state->lock) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 // The entry is taken out after the driver's call, so a free that fails has changed nothing. table.h
 // says how it is told from that of another thread which was given the address meanwhile.
-void weir_discharge_end(const struct weir_discharge *discharge, CUresult result,
-                        CUdeviceptr pointer) {
+int weir_discharge_end(const struct weir_discharge *discharge, CUresult result, uint64_t key) {
     struct weir_state *state = discharge->state;
     struct weir_entry entry;
     if (!state || result != CUDA_SUCCESS || weir_lock(&state->lock))
-        return;
-    if (weir_table_take(&state->table, pointer, discharge->stamp, &entry) == 0)
-        give_back_entry(state, &entry);
+        return 0;
+    int known = weir_table_take(&state->table, key, discharge->stamp, &entry) == 0;
+    if (known)
+        give_back_entry(state, &entry, discharge->stamp);
     weir_unlock(&state->lock);
+    weir_share_settle(state);
+    return known;
 }
 
 uint32_t weir_context_retire(struct weir_state **state, uint64_t context) {
@@ -221,7 +213,12 @@ void weir_context_restore(struct weir_state *state, uint32_t ticket) {
 
 void weir_context_ended(struct weir_state *state, uint32_t ticket) {
     uint64_t cursor = 0;
-    for (int more = ticket != 0; more;) {
+    if (!ticket || weir_lock(&state->lock))
+        return;
+    weir_ties_end(state, ticket);
+    weir_unlock(&state->lock);
+    weir_share_settle(state);
+    for (int more = 1; more;) {
         uint64_t freed_bytes[WEIR_ORDINALS_MAX] = {0};
         if (weir_lock(&state->lock))
             return;
@@ -231,4 +228,5 @@ void weir_context_ended(struct weir_state *state, uint32_t ticket) {
                 weir_credit_give(state, i, freed_bytes[i]);
         weir_unlock(&state->lock);
     }
+    weir_loosen(state);
 }

@@ -5,10 +5,13 @@
 #include <sys/un.h>
 
 #include "credit.h"
+#include "piece.h"
 #include "version.h"
 
-// Programs expect the lowest free number from open(); ours lie above what most of them reach.
-#define FD_LOWEST 700
+// Programs expect the lowest free number from open(); ours lie above what most of them reach, but
+// within the 64 that a process's table begins with: where there are threads, the kernel waits 10 ms
+// and more before it puts a longer table in place.
+#define FD_LOWEST 48
 #define HELLO_SEQ 1u
 // Descriptors that a message may carry before it is cut off.
 #define FDS_MAX 4u
@@ -63,6 +66,10 @@ static size_t length_of(uint16_t type) {
         return sizeof(struct weir_verdict);
     case WEIR_MSG_ANSWER:
         return sizeof(struct weir_answer);
+    case WEIR_MSG_MEASURED:
+        return sizeof(struct weir_measured);
+    case WEIR_MSG_SHARED:
+        return sizeof(struct weir_shared);
     case WEIR_MSG_CLOSE:
         return sizeof(struct weir_close);
     default:
@@ -193,6 +200,9 @@ int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie, uint64_
         return -EDEADLK;
     hello.session = state->session;
     hello.usage_inode = state->usage_inode;
+    state->page_open = 0;
+    state->declaring = 1;
+    weir_pieces_forget(state);
     weir_credit_declare(state, &hello);
     weir_unlock(&state->lock);
     int rc = weir_client_send(fd, cookie, &hello);

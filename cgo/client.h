@@ -16,6 +16,8 @@ struct weir_incoming {
         struct weir_welcome welcome;
         struct weir_verdict verdict;
         struct weir_answer answer;
+        struct weir_measured measured;
+        struct weir_shared shared;
         struct weir_close close;
         uint8_t bytes[WEIR_MSG_BYTES_MAX];
     };

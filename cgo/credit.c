@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "contexts.h"
+
 static uint64_t *credit_word(struct weir_state *state, uint32_t index) {
     return &state->usage->gpus[index].credit_bytes;
 }
@@ -26,6 +28,13 @@ int weir_credit_take(struct weir_state *state, uint32_t number, uint64_t bytes) 
     return 1;
 }
 
+uint64_t weir_credit_at_hand(const struct weir_state *state, uint32_t number) {
+    const struct weir_gpu *gpu = &state->gpus[number];
+    if (!state->page_open || !gpu->known || gpu->index == WEIR_NO_INDEX)
+        return 0;
+    return __atomic_load_n(&state->usage->gpus[gpu->index].credit_bytes, __ATOMIC_RELAXED);
+}
+
 void weir_credit_grant(struct weir_state *state, uint32_t number, uint64_t bytes) {
     struct weir_gpu *gpu = &state->gpus[number];
     set_owned(gpu, gpu->owned_bytes + bytes);
@@ -34,6 +43,11 @@ void weir_credit_grant(struct weir_state *state, uint32_t number, uint64_t bytes
 void weir_credit_grant_late(struct weir_state *state, uint32_t index, uint64_t bytes) {
     if (state->page_open && index < state->gpu_count)
         __atomic_fetch_add(credit_word(state, index), bytes, __ATOMIC_ACQ_REL);
+}
+
+void weir_credit_move(struct weir_state *state, uint32_t number, uint64_t bytes) {
+    struct weir_gpu *gpu = &state->gpus[number];
+    set_owned(gpu, gpu->owned_bytes - bytes);
 }
 
 void weir_credit_give(struct weir_state *state, uint32_t number, uint64_t bytes) {
@@ -79,7 +93,7 @@ uint32_t weir_credit_index(const struct weir_state *state, const uint8_t uuid[16
 
 void weir_credit_open(struct weir_state *state, uint32_t gpu_count) {
     state->gpu_count = gpu_count;
-    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++) {
+    for (uint32_t i = 0; i < WEIR_NUMBERS_MAX; i++) {
         struct weir_gpu *gpu = &state->gpus[i];
         if (!gpu->known)
             continue;
@@ -91,4 +105,5 @@ void weir_credit_open(struct weir_state *state, uint32_t gpu_count) {
         gpu->pending_bytes = 0;
     }
     state->page_open = 1;
+    weir_contexts_show(state);
 }

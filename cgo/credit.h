@@ -42,11 +42,18 @@
 // Takes `bytes` out of the credit word. 1, or 0 where there is not so much or no page is open.
 int weir_credit_take(struct weir_state *state, uint32_t gpu, uint64_t bytes);
 
+// How much there is in the credit word.
+uint64_t weir_credit_at_hand(const struct weir_state *state, uint32_t gpu);
+
 // Counts a grant that goes to a thread which waits for it.
 void weir_credit_grant(struct weir_state *state, uint32_t gpu, uint64_t bytes);
 
 // Counts a grant that came too late for the thread that asked. `index` is that of the control page.
 void weir_credit_grant_late(struct weir_state *state, uint32_t index, uint64_t bytes);
+
+// What was owned is charged to the container by the agent, which has lowered what it granted by as
+// much: an export was acknowledged.
+void weir_credit_move(struct weir_state *state, uint32_t gpu, uint64_t bytes);
 
 // Gives back what was owned: freed, or not allocated after all.
 void weir_credit_give(struct weir_state *state, uint32_t gpu, uint64_t bytes);

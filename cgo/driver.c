@@ -41,7 +41,7 @@ static const uint16_t hooked[] = {
 #include "symbols.def"
 };
 static const struct {
-    char name[32];
+    char name[40];
 } hooked_as[] = {
 #define HOOK(export, asked, since, streams, class) {#asked},
 #define LATER(export, asked, since, streams, class, waits)

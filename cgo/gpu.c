@@ -1,10 +1,18 @@
-// gpu.c: asks the driver for the UUID of a device, once.
+// gpu.c: see gpu.h. The driver is asked for the UUID of a device once.
 #include "gpu.h"
 
 #include <string.h>
 
 #include "credit.h"
 #include "hooks.h"
+
+// Fills in a place of the state. Lock held.
+static void enter(struct weir_state *state, struct weir_gpu *gpu, const uint8_t uuid[16]) {
+    memcpy(gpu->uuid, uuid, sizeof(gpu->uuid));
+    uint32_t index = state->page_open ? weir_credit_index(state, gpu->uuid) : WEIR_NO_INDEX;
+    __atomic_store_n(&gpu->index, index, __ATOMIC_RELAXED);
+    __atomic_store_n(&gpu->known, 1, __ATOMIC_RELEASE);
+}
 
 int weir_gpu_learn(struct weir_state *state, CUdevice device) {
     CUuuid uuid;
@@ -16,12 +24,28 @@ int weir_gpu_learn(struct weir_state *state, CUdevice device) {
     if (rc)
         return rc;
     struct weir_gpu *gpu = &state->gpus[device];
-    if (!gpu->known) {
-        memcpy(gpu->uuid, uuid.bytes, sizeof(gpu->uuid));
-        uint32_t index = state->page_open ? weir_credit_index(state, gpu->uuid) : WEIR_NO_INDEX;
-        __atomic_store_n(&gpu->index, index, __ATOMIC_RELAXED);
-        __atomic_store_n(&gpu->known, 1, __ATOMIC_RELEASE);
-    }
+    if (!gpu->known)
+        enter(state, gpu, uuid.bytes);
     weir_unlock(&state->lock);
     return 0;
+}
+
+uint32_t weir_gpu_number(struct weir_state *state, const uint8_t uuid[16]) {
+    if (weir_lock(&state->lock))
+        return WEIR_NO_INDEX;
+    uint32_t number = 0, room = WEIR_NO_INDEX;
+    for (; number < WEIR_NUMBERS_MAX; number++) {
+        const struct weir_gpu *gpu = &state->gpus[number];
+        if (gpu->known && memcmp(gpu->uuid, uuid, sizeof(gpu->uuid)) == 0)
+            break;
+        if (!gpu->known && number >= WEIR_ORDINALS_MAX && room == WEIR_NO_INDEX)
+            room = number;
+    }
+    if (number == WEIR_NUMBERS_MAX) {
+        number = room;
+        if (room != WEIR_NO_INDEX)
+            enter(state, &state->gpus[room], uuid);
+    }
+    weir_unlock(&state->lock);
+    return number;
 }

@@ -18,4 +18,8 @@ static inline int weir_gpu_know(struct weir_state *state, CUdevice device) {
     return weir_gpu_learn(state, device);
 }
 
+// The number by which the state knows the GPU with this UUID: its ordinal where that is known, else
+// a place of its own. WEIR_NO_INDEX where there is none left, or this thread holds the lock.
+uint32_t weir_gpu_number(struct weir_state *state, const uint8_t uuid[16]);
+
 #endif

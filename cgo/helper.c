@@ -2,8 +2,8 @@
 //
 // The thread is made by the host's own pthread_create, so that the libc knows it, with all signals
 // blocked but those by which a libc speaks to its own threads (blocking these hangs setgid()). It
-// owns the receiving side of the connection and is the only one to change connections. It never
-// ends.
+// owns the receiving side of the connection and is the only one to change connections. It ends with
+// the process, or when the agent has released that.
 #include "helper.h"
 
 #include <string.h>
@@ -15,6 +15,7 @@
 #include "log.h"
 #include "note.h"
 #include "pages.h"
+#include "share.h"
 
 #define BACKOFF_MS_MIN 5u
 #define BACKOFF_MS_MAX 100u
@@ -37,19 +38,31 @@ static int is_final(int rc, const struct weir_incoming *last) {
             reason == WEIR_CLOSE_PAGE);
 }
 
+// Whether the agent has released this process: they do not understand each other, and the
+// configuration has it that such a process runs without caps.
+static int is_released(int rc, const struct weir_incoming *last) {
+    if (rc == WEIR_ENDED_BY_AGENT)
+        return last->close.reason == WEIR_CLOSE_VERSION && (last->close.flags & WEIR_CLOSE_PASS);
+    return rc == WEIR_BAD_PAGES && (last->welcome.flags & WEIR_WELCOME_PASS);
+}
+
 // Whether an agent is there, and it is no use to come back at once.
 static int is_unwelcome(int rc, const struct weir_incoming *last) {
-    return rc == -EPROTO ||
+    return rc == -EPROTO || rc == WEIR_BAD_PAGES ||
            (rc == WEIR_ENDED_BY_AGENT && last->close.reason != WEIR_CLOSE_SHUTDOWN);
 }
 
-// Takes over the pages of a WELCOME and lets the waiting threads' questions go.
+// Takes over the pages of a WELCOME, declares what is shared if this is not the first connection,
+// and lets the waiting threads' questions go.
 static int take_over(struct weir_state *state, int fd, uint64_t cookie,
                      struct weir_incoming *incoming) {
     const struct weir_welcome *welcome = &incoming->welcome;
     int rc = weir_pages_map(state, incoming);
+    if (rc == WEIR_BAD_PAGES)
+        weir_note_bad_page(state, fd, cookie);
     if (rc < 0)
         return rc;
+    int first = state->session == 0;
     state->session = welcome->session;
     __atomic_store_n(&state->agent_wait_ms, welcome->agent_wait_ms, __ATOMIC_RELAXED);
     if (weir_lock(&state->lock))
@@ -58,20 +71,32 @@ static int take_over(struct weir_state *state, int fd, uint64_t cookie,
     state->fd = fd;
     state->cookie = cookie;
     state->refusing = 0;
+    weir_unlock(&state->lock);
+    rc = first ? 0 : weir_share_declare(state, fd, cookie);
+    if (rc < 0)
+        return rc;
+    if (weir_lock(&state->lock))
+        return -EDEADLK;
+    state->declaring = 0;
     __atomic_store_n(&state->link_up, 1, __ATOMIC_RELAXED);
     weir_unlock(&state->lock);
     weir_log(state, "connected, session", (int64_t)welcome->session);
+    weir_share_flush(state);
     weir_ask_send_all(state);
     weir_notes_send(state);
     return 0;
 }
 
-static int dispatch(struct weir_state *state, const struct weir_incoming *incoming) {
+int weir_helper_dispatch(struct weir_state *state, const struct weir_incoming *incoming) {
     switch (incoming->header.type) {
     case WEIR_MSG_VERDICT:
         return -weir_ask_verdict(state, &incoming->verdict);
     case WEIR_MSG_ANSWER:
         return -weir_ask_answer(state, &incoming->answer);
+    case WEIR_MSG_MEASURED:
+        return -weir_ask_measured(state, &incoming->measured);
+    case WEIR_MSG_SHARED:
+        return -weir_ask_shared(state, &incoming->shared);
     case WEIR_MSG_CLOSE:
         return WEIR_ENDED_BY_AGENT;
     default:
@@ -86,9 +111,11 @@ static int serve(struct weir_state *state, int fd, uint64_t cookie,
         int ready = weir_sys_wait_readable(fd, IDLE_MS);
         int rc = weir_client_receive(fd, cookie, incoming);
         if (rc == 0)
-            rc = dispatch(state, incoming);
-        if (rc == -EAGAIN && ready == 0)
+            rc = weir_helper_dispatch(state, incoming);
+        if (rc == -EAGAIN && ready == 0) {
             weir_notes_send(state);
+            weir_share_flush(state);
+        }
         if (rc == -EAGAIN || rc == -EINTR || rc == -ECONNRESET)
             continue;  // a reset is told once, before what was sent ahead of it
         if (rc != 0)
@@ -113,7 +140,12 @@ static int attempt(struct weir_state *state, int *was_up, struct weir_incoming *
         *was_up = 1;
         rc = serve(state, fd, cookie, incoming);
     }
-    weir_ask_lost(state, is_final(rc, incoming));
+    int released = is_released(rc, incoming);
+    if (released)
+        __atomic_store_n(&state->mode, WEIR_MODE_PASS, __ATOMIC_RELEASE);
+    weir_ask_lost(state, released                 ? WEIR_LOSS_RELEASED
+                         : is_final(rc, incoming) ? WEIR_LOSS_FOR_GOOD
+                                                  : WEIR_LOSS_FOR_NOW);
     weir_remember_socket(-1, 0);
     weir_close_socket(fd, cookie);
     if (rc == WEIR_ENDED_BY_AGENT) {
@@ -135,6 +167,8 @@ static void *run(void *argument) {
         if (was_up || rc != logged)
             weir_log(state, "no connection to the agent, error", rc);
         logged = rc;
+        if (is_released(rc, &incoming))
+            return NULL;
         int slow = is_unwelcome(rc, &incoming);
         uint64_t least_ms = slow ? BACKOFF_SLOW_MS : BACKOFF_MS_MIN;
         uint64_t most_ms = slow ? BACKOFF_SLOW_MS : BACKOFF_MS_MAX;

@@ -7,12 +7,14 @@
 #include "charge.h"
 #include "hooks.h"
 #include "report.h"
+#include "reserve.h"
 
 CUresult weir_cuInit(unsigned flags) {
     struct weir_state *state;
     CUresult result = WEIR_REAL(cuInit)(flags);
-    // Afterwards: where there is no GPU there is no session, and the helper connects while the
-    // program goes on.
+    // What the environment says is read now, before the program changes it. The agent is connected
+    // to when there is something to ask: most of a crowd of programs that start at once have time
+    // for that later, and some never take memory.
     if (result == CUDA_SUCCESS)
         weir_enter(&state);
     return result;
@@ -93,13 +95,21 @@ CUresult weir_cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned *pitch, unsigned
                   : weir_charge_end(&charge, result, *pointer, pitched_bytes(*pitch, height));
 }
 
+// After the driver has freed: what is not in the table was a pool's or a graph's.
+static void freed(const struct weir_discharge *discharge, CUresult result, CUdeviceptr pointer) {
+    struct weir_state *state = discharge->state;
+    if (state && !weir_discharge_end(discharge, result, pointer))
+        weir_loosen(state);
+    weir_settle_if_loose();
+}
+
 CUresult weir_cuMemFree_v2(CUdeviceptr pointer) {
     struct weir_discharge discharge;
     CUresult result = weir_discharge_begin(&discharge, pointer);
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemFree_v2)(pointer);
-    weir_discharge_end(&discharge, result, pointer);
+    freed(&discharge, result, pointer);
     return result;
 }
 
@@ -109,28 +119,8 @@ CUresult weir_cuMemFree(CUdeviceptr_v1 pointer) {
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemFree)(pointer);
-    weir_discharge_end(&discharge, result, pointer);
+    freed(&discharge, result, pointer);
     return result;
-}
-
-// Plain memory may be freed in stream order too. The charge ends with the call, at most the length
-// of the stream's work too early.
-static CUresult free_async(cuMemFreeAsync_fn *real, CUdeviceptr pointer, CUstream stream) {
-    struct weir_discharge discharge;
-    CUresult result = weir_discharge_begin(&discharge, pointer);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = real(pointer, stream);
-    weir_discharge_end(&discharge, result, pointer);
-    return result;
-}
-
-CUresult weir_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-    return free_async(WEIR_REAL(cuMemFreeAsync), pointer, stream);
-}
-
-CUresult weir_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
-    return free_async(WEIR_REAL(cuMemFreeAsync_ptsz), pointer, stream);
 }
 
 static uint64_t least(uint64_t a, uint64_t b) {

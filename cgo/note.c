@@ -2,6 +2,7 @@
 #include "note.h"
 
 #include "client.h"
+#include "helper.h"
 
 #define NOTE_INTERVAL_MS 1000u
 #define NOTE_SEQ 1u
@@ -21,6 +22,7 @@ void weir_note(struct weir_state *state, enum weir_note_bit note, uint32_t numbe
     if (note == WEIR_NOTE_BIT_DRIVER_OOM)
         gpu->oom_bytes = bytes;
     weir_unlock(&state->lock);
+    weir_helper_start(state);
     weir_notes_send(state);
 }
 
@@ -64,4 +66,10 @@ void weir_notes_send(struct weir_state *state) {
     weir_unlock(&state->lock);
     if (due)
         send_note(fd, cookie, WEIR_NOTE_FORKED, 0, 0);
+}
+
+void weir_note_bad_page(struct weir_state *state, int fd, uint64_t cookie) {
+    if (!state->bad_page_noted)
+        send_note(fd, cookie, WEIR_NOTE_BAD_PAGE, state->bad_page, state->bad_page_abi);
+    state->bad_page_noted = 1;
 }

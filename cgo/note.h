@@ -13,4 +13,8 @@ void weir_note(struct weir_state *state, enum weir_note_bit note, uint32_t gpu, 
 // Sends the notes that wait and are due.
 void weir_notes_send(struct weir_state *state);
 
+// Tells, once a process, that the agent's pages cannot be used, on the connection that is about to
+// be given up for that.
+void weir_note_bad_page(struct weir_state *state, int fd, uint64_t cookie);
+
 #endif

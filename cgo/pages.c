@@ -16,23 +16,30 @@ struct page_head {
     };
 };
 
-static int check_page(int fd, int seals, uint32_t magic, struct page_head *head, uint64_t *inode) {
+static int bad(struct weir_state *state, enum weir_bad_page why, uint32_t abi) {
+    state->bad_page = why;
+    state->bad_page_abi = abi;
+    return WEIR_BAD_PAGES;
+}
+
+static int check_page(struct weir_state *state, int fd, int seals, uint32_t magic,
+                      struct page_head *head, uint64_t *inode) {
     struct stat status;
     int rc = weir_sys_fstat(fd, &status);
     if (rc < 0)
         return rc;
     if (!S_ISREG(status.st_mode) || status.st_size != WEIR_PAGE_BYTES)
-        return -EPROTO;
+        return bad(state, WEIR_BAD_PAGE_FILE, 0);
     rc = weir_sys_fcntl(fd, WEIR_F_GET_SEALS, 0);
-    if (rc < 0)
-        return rc;
-    if ((rc & seals) != seals)
-        return -EPROTO;
+    if (rc < 0 || (rc & seals) != seals)
+        return bad(state, WEIR_BAD_PAGE_SEALS, 0);
     long got = weir_sys_pread(fd, head, sizeof(*head), 0);
-    if (got != sizeof(*head))
-        return got < 0 ? (int)got : -EPROTO;
-    if (head->magic != magic || head->abi < WEIR_ABI_OLDEST || head->abi > WEIR_ABI_VERSION)
-        return -EPROTO;
+    if (got != (long)sizeof(*head))
+        return got < 0 ? (int)got : bad(state, WEIR_BAD_PAGE_FILE, 0);
+    if (head->magic != magic)
+        return bad(state, WEIR_BAD_PAGE_CONTENTS, 0);
+    if (head->abi < WEIR_ABI_OLDEST || head->abi > WEIR_ABI_VERSION)
+        return bad(state, WEIR_BAD_PAGE_CONTENTS, head->abi);
     *inode = status.st_ino;
     return 0;
 }
@@ -51,17 +58,22 @@ static int map_page(int fd, int protection, void **at) {
 static int map_both(struct weir_state *state, const int fds[2], const struct weir_welcome *welcome,
                     uint64_t *inode) {
     struct page_head control_head, usage_head;
-    uint64_t control_inode;
-    int rc = check_page(fds[0], CONTROL_SEALS, WEIR_CONTROL_MAGIC, &control_head, &control_inode);
+    uint64_t control_inode = 0;
+    int rc =
+        check_page(state, fds[0], CONTROL_SEALS, WEIR_CONTROL_MAGIC, &control_head, &control_inode);
     if (rc == 0)
-        rc = check_page(fds[1], USAGE_SEALS, WEIR_USAGE_MAGIC, &usage_head, inode);
+        rc = check_page(state, fds[1], USAGE_SEALS, WEIR_USAGE_MAGIC, &usage_head, inode);
     if (rc < 0)
         return rc;
     if (welcome->page_bytes != WEIR_PAGE_BYTES || welcome->gpu_count > WEIR_GPUS_MAX ||
         control_head.gpu_count != welcome->gpu_count || usage_head.session != welcome->session)
-        return -EPROTO;
+        return bad(state, WEIR_BAD_PAGE_CONTENTS, control_head.abi);
     rc = map_page(fds[1], PROT_READ | PROT_WRITE, (void **)&state->usage);
-    return rc < 0 ? rc : map_page(fds[0], PROT_READ, (void **)&state->control);
+    if (rc == 0)
+        rc = map_page(fds[0], PROT_READ, (void **)&state->control);
+    if (rc == 0)
+        __atomic_store_n(&state->control_inode, control_inode, __ATOMIC_RELAXED);
+    return rc;
 }
 
 int weir_pages_map(struct weir_state *state, struct weir_incoming *incoming) {

@@ -61,16 +61,9 @@ static void ask(struct weir_state *state, uint32_t number, struct weir_report *r
         report->free_bytes = WEIR_UNLIMITED;
 }
 
-void weir_report(CUdevice device, int want_free, struct weir_report *report) {
-    struct weir_state *state;
-    *report = (struct weir_report){WEIR_UNLIMITED, WEIR_UNLIMITED};
-    enum weir_mode mode = weir_enter(&state);
-    if (mode == WEIR_MODE_PASS)
-        return;
-    report->free_bytes = 0;  // unless we learn better: what is not listed is refused
-    if (mode == WEIR_MODE_NEW || weir_gpu_know(state, device) != 0)
-        return;
-    uint32_t number = (uint32_t)device;
+// About a GPU by its number in the state.
+static void read_report(struct weir_state *state, uint32_t number, int want_free,
+                        struct weir_report *report) {
     uint32_t index = __atomic_load_n(&state->gpus[number].index, __ATOMIC_RELAXED);
     int up = (int)__atomic_load_n(&state->link_up, __ATOMIC_RELAXED);
     if (!__atomic_load_n(&state->control, __ATOMIC_ACQUIRE) || index == WEIR_NO_INDEX) {
@@ -80,4 +73,29 @@ void weir_report(CUdevice device, int want_free, struct weir_report *report) {
     }
     if (!read_page(state, number, index, report) && want_free && up)
         ask(state, number, report);
+}
+
+// Begins a report. Whether there is anything to find out.
+static int begin(struct weir_state **state, struct weir_report *report) {
+    *report = (struct weir_report){WEIR_UNLIMITED, WEIR_UNLIMITED};
+    enum weir_mode mode = weir_enter(state);
+    if (mode == WEIR_MODE_PASS)
+        return 0;
+    report->free_bytes = 0;  // unless we learn better: what is not listed is refused
+    return mode != WEIR_MODE_NEW;
+}
+
+void weir_report(CUdevice device, int want_free, struct weir_report *report) {
+    struct weir_state *state;
+    if (begin(&state, report) && weir_gpu_know(state, device) == 0)
+        read_report(state, (uint32_t)device, want_free, report);
+}
+
+void weir_report_uuid(const uint8_t uuid[16], int want_free, struct weir_report *report) {
+    struct weir_state *state;
+    if (!begin(&state, report))
+        return;
+    uint32_t number = weir_gpu_number(state, uuid);
+    if (number != WEIR_NO_INDEX)
+        read_report(state, number, want_free, report);
 }

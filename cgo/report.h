@@ -17,4 +17,7 @@ struct weir_report {
 // an estimate where that is away.
 void weir_report(CUdevice device, int want_free, struct weir_report *report);
 
+// The same about the GPU with a UUID.
+void weir_report_uuid(const uint8_t uuid[16], int want_free, struct weir_report *report);
+
 #endif

@@ -1,10 +1,9 @@
-// state.c: makes the process's state, finds out whether it is a new process, and starts the
-// session.
+// state.c: makes the process's state, finds out whether it is a new process, and what it is to
+// weir.
 #include "state.h"
 
 #include <string.h>
 
-#include "helper.h"
 #include "hooks.h"
 #include "log.h"
 
@@ -101,8 +100,8 @@ static void close_inherited(struct weir_state *state) {
     weir_remember_usage(-1, 0);
 }
 
-// Decides what this process is to weir and, if it is one of its, starts the session. One thread
-// does; the others go on meanwhile and wait where they need the agent.
+// Decides what this process is to weir. One thread does; the others go on meanwhile and wait where
+// they need the agent.
 static enum weir_mode begin(struct weir_state *state) {
     uint32_t mode = WEIR_MODE_NEW;
     char at_start[WEIR_SOCKET_PATH_MAX];
@@ -131,7 +130,6 @@ static enum weir_mode begin(struct weir_state *state) {
     WEIR_REAL(cuDriverGetVersion)(&state->driver_version);
     next = __atomic_load_n(&unwiped, __ATOMIC_ACQUIRE) ? WEIR_MODE_CHECKED : WEIR_MODE_ENFORCED;
     __atomic_store_n(&state->mode, next, __ATOMIC_RELEASE);
-    weir_helper_start(state);
     return WEIR_MODE_ENFORCED;
 }
 

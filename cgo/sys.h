@@ -196,6 +196,12 @@ static inline void weir_sys_signal_mask(const uint64_t *mask, uint64_t *old) {
     weir_syscall(SYS_rt_sigprocmask, 2 /* set */, (long)mask, (long)old, WEIR_SIGSET_BYTES, 0, 0);
 }
 
+// Whether the eight bytes at an address, a multiple of eight, can be read: the kernel looks at a
+// signal mask before it finds that it is not told what to do with it.
+static inline int weir_sys_readable(const void *at) {
+    return weir_syscall(SYS_rt_sigprocmask, -1, (long)at, 0, WEIR_SIGSET_BYTES, 0, 0) != -EFAULT;
+}
+
 static inline int weir_sys_socket(int type) {
     return (int)weir_syscall(SYS_socket, AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0, 0);
 }
@@ -205,12 +211,19 @@ static inline int weir_sys_connect(int fd, const void *address, size_t bytes) {
 }
 
 // The kernel's number for a socket, never used again while the machine runs; 0 where `fd` is none.
+// Where it does not tell (before Linux 4.12, and under emulators) that of the inode, which is used
+// again after 4 billion.
 static inline uint64_t weir_sys_socket_cookie(int fd) {
     uint64_t cookie = 0;
     socklen_t bytes = sizeof(cookie);
     long rc = weir_syscall(SYS_getsockopt, fd, SOL_SOCKET, WEIR_SO_COOKIE, (long)&cookie,
                            (long)&bytes, 0);
-    return rc == 0 ? cookie : 0;
+    if (rc == 0)
+        return cookie;
+    struct stat status;
+    int is_socket = rc != -EBADF && rc != -ENOTSOCK && weir_sys_fstat(fd, &status) == 0 &&
+                    (status.st_mode & S_IFMT) == S_IFSOCK;
+    return is_socket ? status.st_ino : 0;
 }
 
 static inline long weir_sys_send(int fd, const void *data, size_t bytes) {
@@ -221,11 +234,20 @@ static inline long weir_sys_recvmsg(int fd, struct msghdr *message) {
     return weir_syscall(SYS_recvmsg, fd, (long)message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC, 0, 0, 0);
 }
 
-// Waits until `fd` is readable or hung up, at most `ms`: 1, 0 for neither, or -errno.
-static inline int weir_sys_wait_readable(int fd, uint64_t ms) {
-    struct pollfd one = {.fd = fd, .events = POLLIN, .revents = 0};
+// Waits until one of these events has come to `fd`, or it is hung up, at most `ms`: 1, 0 for
+// neither, or -errno.
+static inline int weir_sys_wait(int fd, short events, uint64_t ms) {
+    struct pollfd one = {.fd = fd, .events = events, .revents = 0};
     struct timespec length = weir_sys_timespec_us(ms * 1000);
     return (int)weir_syscall(SYS_ppoll, (long)&one, 1, (long)&length, 0, WEIR_SIGSET_BYTES, 0);
+}
+
+static inline int weir_sys_wait_readable(int fd, uint64_t ms) {
+    return weir_sys_wait(fd, POLLIN, ms);
+}
+
+static inline int weir_sys_wait_writable(int fd, uint64_t ms) {
+    return weir_sys_wait(fd, POLLOUT, ms);
 }
 
 #endif

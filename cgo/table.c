@@ -207,6 +207,13 @@ static int put_in_bucket(struct weir_table *table, const struct weir_entry *entr
     }
 }
 
+// Counts an entry that has come (1) or gone (-1).
+static void count(struct weir_table *table, uint64_t pointer, uint32_t change) {
+    uint32_t *region = &table->regions[weir_table_region(pointer)];
+    __atomic_store_n(region, *region + change, __ATOMIC_RELAXED);
+    table->entries += (uint64_t)(int64_t)(int32_t)change;
+}
+
 // What this reads may be changing: then it fetches something else, and nothing is lost.
 __attribute__((no_sanitize("thread"))) void weir_table_prefetch(const struct weir_table *table,
                                                                 uint64_t pointer) {
@@ -247,11 +254,12 @@ int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
     uint64_t stamp = table->stamp + 1;
     __atomic_store_n(&table->stamp, stamp, __ATOMIC_RELEASE);
     table->recent_stamp[place] = stamp;
-    if (old->pointer)
+    count(table, entry->pointer, 1);
+    if (old->pointer) {
         table->replaced[table->replacements++ % WEIR_REPLACED_MAX] =
             (struct weir_replaced){old->pointer, stamp};
-    else
-        table->entries++;
+        count(table, old->pointer, -1u);
+    }
     return 0;
 }
 
@@ -277,7 +285,7 @@ static int take_recent(struct weir_table *table, uint32_t place, uint64_t pointe
         return 0;
     *out = *entry;
     entry->pointer = 0;
-    table->entries--;
+    count(table, pointer, -1u);
     return 1;
 }
 
@@ -298,8 +306,22 @@ int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
         return ENOENT;
     *out = *entry;
     remove_entry(lines, hash, entry, distance);
-    table->entries--;
+    count(table, pointer, -1u);
     return 0;
+}
+
+struct weir_entry *weir_table_find(struct weir_table *table, uint64_t pointer) {
+    uint64_t hash = hash_of(pointer);
+    uint32_t distance;
+    if (!pointer)
+        return NULL;
+    if (table->recent[recent_place(hash)].pointer == pointer)
+        return &table->recent[recent_place(hash)];
+    if (table->recent[LEAVING].pointer == pointer)
+        return &table->recent[LEAVING];
+    if (!table->directory || !table->directory[0])
+        return NULL;
+    return find(lines_of(table->directory[directory_index(table, hash)]), hash, pointer, &distance);
 }
 
 // Whether an entry is to be swept; if so, it is counted as freed.
@@ -310,7 +332,7 @@ static int sweeps(struct weir_table *table, const struct weir_entry *entry,
         return 0;
     freed_bytes[owner->gpu] += entry->bytes;
     weir_owner_release(owners, entry->owner);
-    table->entries--;
+    count(table, entry->pointer, -1u);
     return 1;
 }
 

@@ -33,6 +33,10 @@
 #define WEIR_BUCKET_BYTES 4096u
 #define WEIR_RECENT_ENTRIES 64u
 #define WEIR_REPLACED_MAX 16u
+// Entries are counted by region: 2 MiB of addresses, which drivers do not share between plain
+// memory and pools. Regions whose hash is the same are counted together.
+#define WEIR_REGION_SHIFT 21u
+#define WEIR_REGIONS_SHIFT 13u
 // The directory takes the half of the first feed; only the part in use is touched.
 #define WEIR_DIRECTORY_BYTES ((size_t)8 << WEIR_TABLE_DEPTH_MAX)
 #define WEIR_TABLE_FEED_BYTES (2 * WEIR_DIRECTORY_BYTES)
@@ -65,11 +69,24 @@ struct weir_table {
     // when the next one comes, and the bucket's line has got into the cache by then.
     struct weir_entry recent[WEIR_RECENT_ENTRIES + 1];
     uint64_t recent_stamp[WEIR_RECENT_ENTRIES + 1];
+    // How many entries there are in the regions of each hash; also read without the lock.
+    uint32_t regions[1u << WEIR_REGIONS_SHIFT];
 };
 
 // The stamp of the latest put. Needs no lock: who frees has seen the put of what it frees.
 static inline uint64_t weir_table_stamp(const struct weir_table *table) {
     return __atomic_load_n(&table->stamp, __ATOMIC_ACQUIRE);
+}
+
+static inline uint32_t weir_table_region(uint64_t pointer) {
+    return (uint32_t)((pointer >> WEIR_REGION_SHIFT) * 0x9e3779b97f4a7c15u >>
+                      (64 - WEIR_REGIONS_SHIFT));
+}
+
+// Whether there may be an entry of `pointer`. Needs no lock, as above; costs less than looking for
+// it, which is worth it where many are asked about that have none: what lies in pools.
+static inline int weir_table_may_have(const struct weir_table *table, uint64_t pointer) {
+    return __atomic_load_n(&table->regions[weir_table_region(pointer)], __ATOMIC_RELAXED) != 0;
 }
 
 // Gives the table memory: WEIR_TABLE_FEED_BYTES of zeros at a page boundary. Returns 0, or EBUSY
@@ -89,6 +106,10 @@ void weir_table_prefetch(const struct weir_table *table, uint64_t pointer);
 // Removes the entry of `pointer` that is no younger than `stamp` into `out`. 0, or ENOENT.
 int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
                     struct weir_entry *out);
+
+// The newest entry of `pointer`, or NULL, until the table's next change. Its bytes may be changed:
+// they are kept in another book then.
+struct weir_entry *weir_table_find(struct weir_table *table, uint64_t pointer);
 
 // Removes, from one bucket, the entries whose owners were retired with `ticket`: adds what they
 // were charged to freed_bytes[gpu] and releases their owners. *cursor starts at 0; returns 1 while

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,15 +29,26 @@ type Config struct {
 	NVML      string        // the NVML library; empty: the system's
 	AgentWait time.Duration // how long an allocation waits for an absent agent
 	LogLevel  slog.Level
+	// CountContext: contexts, code and limits count against the cap; else they are only shown.
+	CountContext bool
+	// EndUndeclared: a process that holds GPU memory which it has not declared is killed; else it is
+	// only reported.
+	EndUndeclared bool
+	// PassIncompatible: a process whose library, driver or pages do not go with the agent runs without
+	// a cap; else its allocations are refused.
+	PassIncompatible bool
 }
 
-// fileKeys is the file's form: every value is a string, judged by Set.
+// fileKeys is the file's form: what is not true or false is a string. All is judged by Set.
 type fileKeys struct {
-	RunDir    *string `toml:"run_dir"`
-	StateDir  *string `toml:"state_dir"`
-	NVML      *string `toml:"nvml"`
-	AgentWait *string `toml:"agent_wait"`
-	LogLevel  *string `toml:"log_level"`
+	RunDir       *string `toml:"run_dir"`
+	StateDir     *string `toml:"state_dir"`
+	NVML         *string `toml:"nvml"`
+	AgentWait    *string `toml:"agent_wait"`
+	LogLevel     *string `toml:"log_level"`
+	CountContext *bool   `toml:"count_context"`
+	Undeclared   *string `toml:"undeclared"`
+	Incompatible *string `toml:"incompatible"`
 }
 
 func (f *fileKeys) value(key string) *string {
@@ -51,6 +63,15 @@ func (f *fileKeys) value(key string) *string {
 		return f.AgentWait
 	case "log_level":
 		return f.LogLevel
+	case "count_context":
+		if f.CountContext != nil {
+			text := strconv.FormatBool(*f.CountContext)
+			return &text
+		}
+	case "undeclared":
+		return f.Undeclared
+	case "incompatible":
+		return f.Incompatible
 	}
 	return nil
 }
@@ -68,15 +89,19 @@ var Keys = []Key{
 	{"nvml", "nvml", "WEIR_NVML", `a file in quotes, such as "/usr/lib/libnvidia-ml.so.1"`},
 	{"agent_wait", "agent-wait", "WEIR_AGENT_WAIT", `a duration in quotes, such as "5s"`},
 	{"log_level", "log-level", "WEIR_LOG_LEVEL", `"debug", "info", "warn" or "error"`},
+	{"count_context", "count-context", "WEIR_COUNT_CONTEXT", "true or false, without quotes"},
+	{"undeclared", "undeclared", "WEIR_UNDECLARED", `"report" or "end"`},
+	{"incompatible", "incompatible", "WEIR_INCOMPATIBLE", `"refuse" or "pass"`},
 }
 
 // Default is the configuration of an agent that this user starts and says nothing more of.
 func Default(u User) Config {
 	return Config{
-		RunDir:    u.RunDir(),
-		StateDir:  u.StateDir(),
-		AgentWait: 5 * time.Second,
-		LogLevel:  slog.LevelInfo,
+		RunDir:       u.RunDir(),
+		StateDir:     u.StateDir(),
+		AgentWait:    5 * time.Second,
+		LogLevel:     slog.LevelInfo,
+		CountContext: true,
 	}
 }
 
@@ -134,6 +159,12 @@ func (c *Config) Set(key, value string) (err error) {
 		c.AgentWait, err = ParseDuration(value)
 	case "log_level":
 		c.LogLevel, err = parseLevel(value)
+	case "count_context":
+		c.CountContext, err = parseChoice(value, "false", "true")
+	case "undeclared":
+		c.EndUndeclared, err = parseChoice(value, "report", "end")
+	case "incompatible":
+		c.PassIncompatible, err = parseChoice(value, "refuse", "pass")
 	default:
 		err = fmt.Errorf("unknown key %q", key)
 	}
@@ -179,6 +210,14 @@ func ParseDuration(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%.70q is not a duration: want one with its unit, such as 30s or 10m", text)
 	}
 	return span, nil
+}
+
+// parseChoice tells which of two words a value is.
+func parseChoice(value, no, yes string) (bool, error) {
+	if value != no && value != yes {
+		return false, fmt.Errorf("%.70q: want %s or %s", value, yes, no)
+	}
+	return value == yes, nil
 }
 
 // parseLevel accepts slog's four names in any case.

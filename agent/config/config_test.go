@@ -34,6 +34,9 @@ run_dir = "/srv/weir/run/"
 nvml = "/opt/sim/libnvidia-ml.so.1"
 agent_wait = "1m30s"
 log_level = "DEBUG"
+count_context = false
+undeclared = "end"
+incompatible = "pass"
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +44,7 @@ log_level = "DEBUG"
 	want := Config{
 		RunDir: "/srv/weir/run", StateDir: "/var/lib/weir", NVML: "/opt/sim/libnvidia-ml.so.1",
 		AgentWait: 90 * time.Second, LogLevel: slog.LevelDebug,
+		EndUndeclared: true, PassIncompatible: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -49,19 +53,22 @@ log_level = "DEBUG"
 
 func TestReadFileNamesTheMistake(t *testing.T) {
 	for text, want := range map[string]string{
-		"\nrun_dri = \"/x\"\n":    `:2: unknown key "run_dri"; accepted: run_dir, state_dir, nvml, `,
-		"[memory]\ndefault = 1\n": `:1: unknown key "memory"; accepted:`,
-		"run_dir = 5\n":           `:1: run_dir: want a directory in quotes, such as "/run/weir"`,
-		"run_dir = \"run\"\n":     `:1: run_dir: "run": want an absolute path`,
-		"run_dir = \"/a b\"\n":    `:1: run_dir: "/a b": want a path without blanks and colons`,
-		"state_dir = \"\"\n":      `:1: state_dir: "": want an absolute path`,
-		"\n\nagent_wait = 5\n":    `:3: agent_wait: want a duration in quotes, such as "5s"`,
-		"agent_wait = \"5\"\n":    `:1: agent_wait: "5" is not a duration: want one with its unit`,
-		"agent_wait = \"-5s\"\n":  `:1: agent_wait: "-5s" is not a duration`,
-		"log_level = 4\n":         `:1: log_level: want "debug", "info", "warn" or "error"`,
-		"log_level = \"loud\"\n":  `:1: log_level: "loud" is no log level`,
-		"run_dir = \n":            `:1: `,
-		"nvml='a'\nnvml='b'\n":    `:2: nvml: key nvml is already defined`,
+		"\nrun_dri = \"/x\"\n":     `:2: unknown key "run_dri"; accepted: run_dir, state_dir, nvml, `,
+		"[memory]\ndefault = 1\n":  `:1: unknown key "memory"; accepted:`,
+		"run_dir = 5\n":            `:1: run_dir: want a directory in quotes, such as "/run/weir"`,
+		"run_dir = \"run\"\n":      `:1: run_dir: "run": want an absolute path`,
+		"run_dir = \"/a b\"\n":     `:1: run_dir: "/a b": want a path without blanks and colons`,
+		"state_dir = \"\"\n":       `:1: state_dir: "": want an absolute path`,
+		"\n\nagent_wait = 5\n":     `:3: agent_wait: want a duration in quotes, such as "5s"`,
+		"agent_wait = \"5\"\n":     `:1: agent_wait: "5" is not a duration: want one with its unit`,
+		"agent_wait = \"-5s\"\n":   `:1: agent_wait: "-5s" is not a duration`,
+		"log_level = 4\n":          `:1: log_level: want "debug", "info", "warn" or "error"`,
+		"log_level = \"loud\"\n":   `:1: log_level: "loud" is no log level`,
+		"run_dir = \n":             `:1: `,
+		"count_context = \"no\"\n": `:1: count_context: want true or false, without quotes`,
+		"undeclared = \"kill\"\n":  `:1: undeclared: "kill": want end or report`,
+		"incompatible = true\n":    `:1: incompatible: want "refuse" or "pass"`,
+		"nvml='a'\nnvml='b'\n":     `:2: nvml: key nvml is already defined`,
 	} {
 		c := Default(user(0, nil))
 		err := c.ReadFile(write(t, text))
@@ -86,6 +93,7 @@ func TestReadFileMissing(t *testing.T) {
 func TestSetKnowsEveryKey(t *testing.T) {
 	values := map[string]string{
 		"run_dir": "/a", "state_dir": "/b", "nvml": "/c", "agent_wait": "7s", "log_level": "warn",
+		"count_context": "true", "undeclared": "end", "incompatible": "pass",
 	}
 	var c Config
 	for _, key := range Keys {
@@ -93,7 +101,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 			t.Errorf("Set(%s): %v", key.Name, err)
 		}
 	}
-	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn}
+	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

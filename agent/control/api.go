@@ -6,6 +6,8 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -18,33 +20,64 @@ var (
 	ErrInvalid    = errors.New("invalid")
 	ErrPermission = errors.New("permission denied")
 	ErrConflict   = errors.New("conflict")
+	// ErrUnsupported says that this node cannot do what is asked.
+	ErrUnsupported = errors.New("unsupported")
 )
 
 // Caps are a container's limits. A nil field means "not set": no cap, weight 1, no swap.
 type Caps struct {
-	MemoryBytes *int64   `json:"memory_bytes"`
-	SwapBytes   *int64   `json:"swap_bytes"`
-	Weight      *float64 `json:"weight"`
+	MemoryBytes *int64 `json:"memory_bytes"` // on each GPU
+	// MemoryByGPU has the caps of GPUs that have one of their own. They are named by UUID; a request
+	// may name them by index, or by the beginning of the UUID.
+	MemoryByGPU map[string]int64 `json:"memory_bytes_by_gpu"`
+	SwapBytes   *int64           `json:"swap_bytes"`
+	Weight      *float64         `json:"weight"`
 }
+
+// IsZero tells whether nothing is set.
+func (c Caps) IsZero() bool {
+	return c.MemoryBytes == nil && len(c.MemoryByGPU) == 0 && c.SwapBytes == nil && c.Weight == nil
+}
+
+// SetsMemory tells whether any memory cap is set.
+func (c Caps) SetsMemory() bool { return c.MemoryBytes != nil || len(c.MemoryByGPU) > 0 }
 
 // GPU is one GPU, or MIG instance, of the node.
 type GPU struct {
-	Index       int    `json:"index"`
-	UUID        string `json:"uuid"` // "GPU-…", as NVML writes it
+	Index       int    `json:"index"` // of the card
+	MIG         *int   `json:"mig"`   // of a MIG device: its index on the card; nil: a whole card
+	UUID        string `json:"uuid"`  // "GPU-…" or "MIG-…", as NVML writes it
 	Name        string `json:"name"`
 	MemoryBytes int64  `json:"memory_bytes"`
 	UsedBytes   *int64 `json:"used_bytes"`
 	Simulated   bool   `json:"simulated"`
 }
 
+// GPUName is how people name a GPU: by its index, and a MIG device by that of its card and its own
+// on that, "1:0".
+func GPUName(index int, mig *int) string {
+	if mig == nil {
+		return strconv.Itoa(index)
+	}
+	return fmt.Sprintf("%d:%d", index, *mig)
+}
+
 // GPUUse is what a container, or one session of it, has on one GPU.
 type GPUUse struct {
 	Index        int    `json:"index"`
+	MIG          *int   `json:"mig"` // as of a GPU
 	UUID         string `json:"uuid"`
 	CapBytes     *int64 `json:"cap_bytes"`     // nil: no cap
 	ChargedBytes int64  `json:"charged_bytes"` // used and credit together; what the cap holds against
 	UsedBytes    int64  `json:"used_bytes"`
 	CreditBytes  int64  `json:"credit_bytes"` // granted, not in use, recallable
+	// What contexts take for being there; and what code, its variables and limits of contexts take:
+	// as the processes say. Part of UsedBytes, unless the agent does not count contexts.
+	ContextBytes int64 `json:"context_bytes"`
+	CodeBytes    int64 `json:"code_bytes"`
+	// SharedBytes: of a container, what of UsedBytes its processes have exported, as long as anybody
+	// has it; of a session, what it has exported, which is not in its other figures.
+	SharedBytes int64 `json:"shared_bytes"`
 }
 
 // Session is one process's connection.
@@ -89,6 +122,7 @@ type Event struct {
 	Asked     *int64    `json:"asked_bytes"`
 	Used      *int64    `json:"used_bytes"`
 	Cap       *int64    `json:"cap_bytes"`
+	Count     int64     `json:"count"`   // how often it has happened so far: see package events
 	Message   string    `json:"message"` // one sentence, with the way out
 }
 
@@ -108,7 +142,8 @@ type RunGrant struct {
 	Library string `json:"library"` // LD_PRELOAD
 }
 
-// CapsChange sets the fields that are not nil and, where named in Unset, removes others.
+// CapsChange sets the fields that are not nil and, where named in Unset, removes others. A memory cap
+// on each GPU takes the place of those that GPUs have of their own, but for those that come with it.
 type CapsChange struct {
 	Set    Caps     `json:"set"`
 	Unset  []string `json:"unset"` // memory | swap | weight
@@ -117,10 +152,11 @@ type CapsChange struct {
 
 // CapsResult says what was, what is, and what the change does to running work.
 type CapsResult struct {
-	Name    string `json:"name"`
-	Before  Caps   `json:"before"`
-	After   Caps   `json:"after"`
-	Message string `json:"message"` // "6.1GiB in use, so new allocations fail until it drops", or ""
+	Name    string   `json:"name"`
+	Before  Caps     `json:"before"`
+	After   Caps     `json:"after"`
+	GPUs    []GPUUse `json:"gpus"`    // as they are after it
+	Message string   `json:"message"` // "6.1GiB in use, so new allocations fail until it drops", or ""
 }
 
 // AgentInfo is what `weir version` and the demo show of the agent.

@@ -122,6 +122,7 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 	client := control.NewClient(serve(t, node))
 	sentinels := []error{
 		control.ErrNotFound, control.ErrInvalid, control.ErrPermission, control.ErrConflict,
+		control.ErrUnsupported,
 	}
 	for _, sentinel := range sentinels {
 		node.Fail = fmt.Errorf("name %q: %w: too long", "x", sentinel)
@@ -157,10 +158,15 @@ func TestLimitsThatAreNone(t *testing.T) {
 	for name, change := range map[string]control.CapsChange{
 		"no memory":       {Set: control.Caps{MemoryBytes: ptr(int64(0))}},
 		"negative memory": {Set: control.Caps{MemoryBytes: ptr(int64(-1))}},
+		"no memory on 1":  {Set: control.Caps{MemoryByGPU: map[string]int64{"1": 0}}},
+		"memory nowhere":  {Set: control.Caps{MemoryByGPU: map[string]int64{"": 1}}},
 		"negative swap":   {Set: control.Caps{SwapBytes: ptr(int64(-1))}},
 		"no weight":       {Set: control.Caps{Weight: ptr(0.0)}},
 		"unknown":         {Unset: []string{"colour"}},
 		"both":            {Set: control.Caps{Weight: ptr(1.0)}, Unset: []string{"weight"}},
+		"both of memory": {
+			Set: control.Caps{MemoryByGPU: map[string]int64{"1": 1}}, Unset: []string{"memory"},
+		},
 	} {
 		_, err := client.ChangeCaps(t.Context(), "trainer", change)
 		if !errors.Is(err, control.ErrInvalid) {

@@ -211,7 +211,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	// The kind is told apart from the message, which need not begin with it.
 	message := err.Error()
-	for _, silent := range []error{ErrInvalid, ErrConflict} {
+	for _, silent := range []error{ErrInvalid, ErrConflict, ErrUnsupported} {
 		message = strings.TrimPrefix(message, silent.Error()+": ")
 	}
 	s.write(w, status, errorDoc{SchemaVersion, errorBody{kind, message}})
@@ -235,6 +235,12 @@ func (c Caps) validate() error {
 	if c.MemoryBytes != nil && *c.MemoryBytes <= 0 {
 		return fmt.Errorf("%w: a memory cap of %d bytes: want at least 1", ErrInvalid, *c.MemoryBytes)
 	}
+	for gpu, bytes := range c.MemoryByGPU {
+		if gpu == "" || bytes <= 0 {
+			return fmt.Errorf("%w: a memory cap of %d bytes on GPU %q: want a GPU and at least 1",
+				ErrInvalid, bytes, gpu)
+		}
+	}
 	if c.SwapBytes != nil && *c.SwapBytes < 0 {
 		return fmt.Errorf("%w: a swap of %d bytes: want 0 or more", ErrInvalid, *c.SwapBytes)
 	}
@@ -246,7 +252,7 @@ func (c Caps) validate() error {
 
 func (c CapsChange) validate() error {
 	set := map[string]bool{
-		"memory": c.Set.MemoryBytes != nil, "swap": c.Set.SwapBytes != nil, "weight": c.Set.Weight != nil,
+		"memory": c.Set.SetsMemory(), "swap": c.Set.SwapBytes != nil, "weight": c.Set.Weight != nil,
 	}
 	for _, name := range c.Unset {
 		isSet, known := set[name]

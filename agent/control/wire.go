@@ -80,6 +80,7 @@ var kinds = []struct {
 	{ErrInvalid, "invalid", http.StatusBadRequest},
 	{ErrPermission, "permission", http.StatusForbidden},
 	{ErrConflict, "conflict", http.StatusConflict},
+	{ErrUnsupported, "unsupported", http.StatusNotImplemented},
 }
 
 // kindOf gives an error's name and status; one of no known kind is the agent's own failure.

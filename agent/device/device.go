@@ -33,14 +33,16 @@ const SimulatedPrefix = "Simulated "
 // UnknownBytes is a process's memory where the driver does not tell it.
 const UnknownBytes = int64(-1)
 
-// GPU is one GPU of the node.
+// GPU is one GPU of the node: a card, or a MIG device of one that is divided.
 type GPU struct {
-	Index       int      // NVML's
-	UUID        string   // "GPU-…", as NVML writes it
+	Index       int      // NVML's; of a MIG device, that of its card
+	UUID        string   // "GPU-…" or "MIG-…", as NVML writes it
 	UUIDBytes   [16]byte // the same in the order in which it is written
 	Name        string
-	MemoryBytes int64  // of the whole card
-	PCI         string // "00000000:3B:00.0", as NVML writes it
+	MemoryBytes int64  // of the card or of the MIG device
+	PCI         string // of the card: "00000000:3B:00.0", as NVML writes it
+	NUMANode    int    // that is nearest; -1: none is known
+	MIG         *MIG   // nil: a whole card
 	Simulated   bool
 }
 
@@ -57,13 +59,15 @@ type ProcessLister interface {
 	Processes(gpuUUID string) (map[int]int64, error)
 }
 
-// Devices are the GPUs of a node. All methods may be called from several goroutines.
+// Devices are the GPUs of a node; a divided card is there as its MIG devices only. All methods may be called from several goroutines.
 type Devices struct {
 	mu      sync.RWMutex // held for reading by queries, for writing by Close
 	lib     nvml.Interface
 	driver  string
 	gpus    []GPU
-	handles map[string]nvml.Device
+	handles map[string]nvml.Device // of the GPUs, by UUID
+	cards   map[string]nvml.Device // of all cards, likewise
+	cardOf  map[string]string      // by the UUID of a MIG device, that of its card
 }
 
 var _ ProcessLister = (*Devices)(nil)
@@ -115,48 +119,76 @@ func (d *Devices) list() error {
 		return fmt.Errorf("counting GPUs: %w", ret)
 	}
 	d.handles = make(map[string]nvml.Device, count)
+	d.cards = make(map[string]nvml.Device, count)
+	d.cardOf = make(map[string]string)
 	for index := range count {
 		handle, ret := d.lib.DeviceGetHandleByIndex(index)
 		if ret != nvml.SUCCESS {
 			slog.Warn("GPU left out: it does not answer", "index", index, "error", ret)
 			continue
 		}
-		gpu, err := describe(index, handle)
+		gpu, err := d.describe(index, handle)
 		if err != nil {
 			slog.Warn("GPU left out: it does not answer", "index", index, "error", err)
 			continue
 		}
-		d.gpus = append(d.gpus, gpu)
-		d.handles[gpu.UUID] = handle
+		d.cards[gpu.UUID] = handle
+		if d.divided(handle) {
+			d.listMIG(gpu, handle)
+			continue
+		}
+		d.add(gpu, handle)
 	}
 	return nil
 }
 
-func describe(index int, handle nvml.Device) (GPU, error) {
-	gpu := GPU{Index: index}
-	var ret nvml.Return
-	if gpu.UUID, ret = handle.GetUUID(); ret != nvml.SUCCESS {
-		return gpu, fmt.Errorf("asking the UUID: %w", ret)
+// has says whether the driver's NVML has a function: to call one that an old driver lacks would end
+// this process.
+func (d *Devices) has(function string) bool {
+	return d.lib.Extensions().LookupSymbol(function) == nil
+}
+
+func (d *Devices) add(gpu GPU, handle nvml.Device) {
+	d.gpus = append(d.gpus, gpu)
+	d.handles[gpu.UUID] = handle
+	if gpu.MIG != nil {
+		d.cardOf[gpu.UUID] = gpu.MIG.Card
 	}
-	var err error
-	if gpu.UUIDBytes, err = ParseUUID(gpu.UUID); err != nil {
+}
+
+func (d *Devices) describe(index int, handle nvml.Device) (GPU, error) {
+	gpu := GPU{Index: index}
+	if err := identify(&gpu, handle); err != nil {
 		return gpu, err
 	}
-	if gpu.Name, ret = handle.GetName(); ret != nvml.SUCCESS {
-		return gpu, fmt.Errorf("asking the name: %w", ret)
-	}
-	gpu.Simulated = strings.HasPrefix(gpu.Name, SimulatedPrefix)
-	memory, ret := handle.GetMemoryInfo()
-	if ret != nvml.SUCCESS {
-		return gpu, fmt.Errorf("asking the memory: %w", ret)
-	}
-	gpu.MemoryBytes = int64(memory.Total)
 	pci, ret := handle.GetPciInfo()
 	if ret != nvml.SUCCESS {
 		return gpu, fmt.Errorf("asking the PCI address: %w", ret)
 	}
 	gpu.PCI = cString(pci.BusId[:])
+	gpu.NUMANode = d.numaNode(gpu, handle)
 	return gpu, nil
+}
+
+// identify fills in what cards and MIG devices have alike.
+func identify(gpu *GPU, handle nvml.Device) (err error) {
+	var ret nvml.Return
+	if gpu.UUID, ret = handle.GetUUID(); ret != nvml.SUCCESS {
+		return fmt.Errorf("asking the UUID: %w", ret)
+	}
+	if gpu.UUIDBytes, err = ParseUUID(gpu.UUID); err != nil {
+		return err
+	}
+	if gpu.Name, ret = handle.GetName(); ret != nvml.SUCCESS {
+		return fmt.Errorf("asking the name: %w", ret)
+	}
+	gpu.Simulated = strings.HasPrefix(gpu.Name, SimulatedPrefix)
+	memory, ret := handle.GetMemoryInfo()
+	if ret != nvml.SUCCESS {
+		return fmt.Errorf("asking the memory: %w", ret)
+	}
+	gpu.MemoryBytes = int64(memory.Total)
+	return nil
 }
 
 // DriverVersion is the driver's, such as "535.309.01"; empty where there is no NVML.
@@ -174,7 +206,7 @@ func (d *Devices) Simulated() bool {
 	return false
 }
 
-// GPUs lists the node's GPUs in NVML's order.
+// GPUs lists the node's GPUs in NVML's order. A divided card without MIG devices has none.
 func (d *Devices) GPUs() []GPU {
 	return append([]GPU(nil), d.gpus...)
 }
@@ -234,7 +266,7 @@ func (d *Devices) Close() error {
 		return nil
 	}
 	lib := d.lib
-	d.lib, d.handles = nil, nil
+	d.lib, d.handles, d.cards = nil, nil, nil
 	if ret := lib.Shutdown(); ret != nvml.SUCCESS {
 		return fmt.Errorf("closing NVML: %w", ret)
 	}
@@ -251,6 +283,17 @@ func (d *Devices) handle(gpuUUID string) (nvml.Device, error) {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, gpuUUID)
 	}
 	return handle, nil
+}
+
+// card finds the card of a GPU, and whether that is divided. It needs d.mu.
+func (d *Devices) card(gpuUUID string) (uuid string, divided bool, err error) {
+	if _, err := d.handle(gpuUUID); err != nil {
+		return "", false, err
+	}
+	if card, isMIG := d.cardOf[gpuUUID]; isMIG {
+		return card, true, nil
+	}
+	return gpuUUID, false, nil
 }
 
 // ParseUUID reads "GPU-8-4-4-4-12" hexadecimal digits, or the same after "MIG-", into 16 bytes.

@@ -3,6 +3,10 @@
 // It is bounded. When it is full, the container with the most events loses its oldest one, so that
 // a tenant that makes events without end pushes out its own and nobody else's. Sequence numbers are
 // consecutive: a gap in what a reader gets is the number of events that were dropped.
+//
+// What a program can do again and again, such as ask for memory that it is refused, is one event with
+// a count: a repetition only raises the count of the last one, but for every power of two, at which a
+// new event tells a reader who follows the log how things stand.
 package events
 
 import (
@@ -17,6 +21,43 @@ import (
 // Capacity is how many events a log keeps unless told otherwise.
 const Capacity = 4096
 
+// repeatWithin is how long after its last time something counts as the same again.
+const repeatWithin = time.Minute
+
+// repeatable are the types of what a program can do again and again.
+var repeatable = []string{"denied", "driver-oom", "refused", "incompatible"}
+
+// same is what two events have in common that are one.
+type same struct {
+	kind, namespace, container, gpu, message string
+	pid                                      int
+	asked, limit                             int64
+}
+
+// sameOf is what an event has in common with its repetitions. The message of one that tells figures
+// changes with what is in use.
+func sameOf(e control.Event) same {
+	s := same{
+		kind: e.Type, namespace: e.Namespace, container: e.Container, gpu: e.GPUUUID, pid: e.PID,
+	}
+	if e.Asked == nil {
+		s.message = e.Message
+		return s
+	}
+	s.asked = *e.Asked
+	if e.Cap != nil {
+		s.limit = *e.Cap
+	}
+	return s
+}
+
+// repeat is something that has happened, so many times.
+type repeat struct {
+	count int64
+	seq   uint64 // of the latest event that told of it
+	last  time.Time
+}
+
 // Log is an event log. Its methods may be called at the same time.
 type Log struct {
 	capacity int
@@ -24,6 +65,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	queues  map[string][]control.Event // by container, oldest first
+	repeats map[same]*repeat
 	kept    int
 	last    uint64
 	dropped uint64
@@ -39,24 +81,85 @@ func New(capacity int, now func() time.Time) *Log {
 		capacity: capacity,
 		now:      now,
 		queues:   make(map[string][]control.Event),
+		repeats:  make(map[same]*repeat),
 		more:     make(chan struct{}),
 	}
 }
 
-// Add appends e, whose number and time it sets.
+// Add appends e, whose number, time and count it sets, or counts it as a repetition.
 func (l *Log) Add(e control.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := l.now()
+	e.Time, e.Count = now, 1
+	key := e.Namespace + "/" + e.Container
+	r := l.repeated(e, now)
+	if r != nil {
+		e.Count = r.count
+		if r.count&(r.count-1) != 0 {
+			l.recount(key, r)
+			return
+		}
+	}
 	if l.kept == l.capacity {
 		l.dropOne()
 	}
 	l.last++
-	e.Seq, e.Time = l.last, l.now()
-	key := e.Namespace + "/" + e.Container
+	e.Seq = l.last
+	if r != nil {
+		r.seq = e.Seq
+	}
 	l.queues[key] = append(l.queues[key], e)
 	l.kept++
 	close(l.more)
 	l.more = make(chan struct{})
+}
+
+// repeated counts something that may be a repetition; nil for what never is.
+func (l *Log) repeated(e control.Event, now time.Time) *repeat {
+	if !slices.Contains(repeatable, e.Type) {
+		return nil
+	}
+	key := sameOf(e)
+	r := l.repeats[key]
+	if r == nil || now.Sub(r.last) > repeatWithin {
+		l.forgetOld(now)
+		r = &repeat{}
+		l.repeats[key] = r
+	}
+	r.count++
+	r.last = now
+	return r
+}
+
+// forgetOld makes room among what may be repeated.
+func (l *Log) forgetOld(now time.Time) {
+	if len(l.repeats) < l.capacity {
+		return
+	}
+	for key, r := range l.repeats {
+		if now.Sub(r.last) > repeatWithin {
+			delete(l.repeats, key)
+		}
+	}
+	if len(l.repeats) >= l.capacity {
+		clear(l.repeats)
+	}
+}
+
+// recount brings the count of an event up to date, if it is still kept.
+func (l *Log) recount(key string, r *repeat) {
+	queue := l.queues[key]
+	if i, kept := find(queue, r.seq); kept {
+		queue[i].Count = r.count
+	}
+}
+
+// find is where an event with a number is in a queue, or would be.
+func find(queue []control.Event, seq uint64) (int, bool) {
+	return slices.BinarySearchFunc(queue, seq, func(e control.Event, seq uint64) int {
+		return int(int64(e.Seq) - int64(seq))
+	})
 }
 
 // Since returns the events kept whose number is higher than seq, oldest first. A number that the
@@ -97,9 +200,7 @@ func (l *Log) since(seq uint64) []control.Event {
 	}
 	var got []control.Event
 	for _, queue := range l.queues {
-		first, _ := slices.BinarySearchFunc(queue, seq+1, func(e control.Event, seq uint64) int {
-			return int(int64(e.Seq) - int64(seq))
-		})
+		first, _ := find(queue, seq+1)
 		got = append(got, queue[first:]...)
 	}
 	slices.SortFunc(got, func(a, b control.Event) int { return int(int64(a.Seq) - int64(b.Seq)) })

@@ -117,3 +117,51 @@ func TestWait(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// What happens again and again is few events, each of which tells how often; none of another kind, of
+// another process or with other figures is lost in it.
+func TestRepetitions(t *testing.T) {
+	now := clock()
+	l := New(100, func() time.Time { return now })
+	asked, limit := int64(512), int64(4096)
+	denied := control.Event{Type: "denied", Container: "c", PID: 7, Asked: &asked, Cap: &limit}
+	for i := range 1000 {
+		denied.Message = fmt.Sprint(i, " of 4096 are in use")
+		l.Add(denied)
+	}
+	other, more := denied, int64(1024)
+	other.PID = 8
+	l.Add(other)
+	other.Asked = &more
+	l.Add(other)
+	for range 3 {
+		l.Add(control.Event{Type: "caps", Container: "c", Message: "1 -> 2"})
+	}
+	var counts []int64
+	for _, e := range l.Since(0) {
+		counts = append(counts, e.Count)
+	}
+	if want := "[1 3 7 15 31 63 127 255 511 1000 1 1 1 1 1]"; fmt.Sprint(counts) != want {
+		t.Errorf("counts %v, want %s", counts, want)
+	}
+	if got := l.Since(0)[9].Message; got != "511 of 4096 are in use" {
+		t.Errorf("the last event that was told says %q", got)
+	}
+	// Later it is news again.
+	now = now.Add(2 * time.Minute)
+	l.Add(denied)
+	if all := l.Since(0); all[len(all)-1].Count != 1 || len(all) != 16 {
+		t.Errorf("%d events, the last with count %d", len(all), all[len(all)-1].Count)
+	}
+}
+
+// However much is different, what is remembered of it is bounded.
+func TestRepetitionsAreBounded(t *testing.T) {
+	l := New(10, clock)
+	for i := range 1000 {
+		l.Add(control.Event{Type: "refused", Container: "c", Message: fmt.Sprint(i)})
+	}
+	if n := len(l.repeats); n > 10 {
+		t.Errorf("%d repetitions are remembered", n)
+	}
+}

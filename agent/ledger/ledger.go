@@ -4,11 +4,14 @@
 // A holder (a session) has a grant G. The part of G that it does not use, its unused credit, lies
 // outside the ledger, in a page that the holder shares; the ledger gets at it through a Recall
 // function. Invariants:
-//   - charged is the sum of all grants;
+//   - charged is the sum of all grants and of what is shared;
 //   - charged <= cap after every grant; a cap lowered below it only stops grants;
 //   - a request is refused only after all unused credit of all holders was recalled, so one that
 //     fits beside what is in use is always granted;
-//   - without holders the charge is exactly 0.
+//   - without holders, and with nothing shared, the charge is exactly 0.
+//
+// Shared memory. What a holder exports to other processes is no longer its own: it may outlive the
+// holder, for as long as anybody has it. It is then part of the charge and of no grant.
 //
 // Spare credit. A grant adds some credit that was not asked for, so that the next allocations of a
 // growing program need no round trip. It never makes another's request fail, since it can be
@@ -67,6 +70,7 @@ type Outcome struct {
 type Ledger struct {
 	limit   uint64
 	charged uint64
+	shared  uint64 // of charged
 	grants  map[Holder]uint64
 }
 
@@ -86,8 +90,11 @@ func (l *Ledger) Cap() uint64 { return l.limit }
 // Capped tells whether there is a cap.
 func (l *Ledger) Capped() bool { return l.limit < Unlimited }
 
-// Charged returns the sum of all grants, in bytes.
+// Charged returns the sum of all grants and of what is shared, in bytes.
 func (l *Ledger) Charged() uint64 { return l.charged }
+
+// Shared returns what of the charge is shared, in bytes.
+func (l *Ledger) Shared() uint64 { return l.shared }
 
 // Granted returns h's grant in bytes, 0 for an unknown holder.
 func (l *Ledger) Granted(h Holder) uint64 { return l.grants[h] }
@@ -135,6 +142,37 @@ func (l *Ledger) Release(h Holder) uint64 {
 	g := l.grants[h]
 	l.set(h, 0)
 	return g
+}
+
+// Export moves n bytes of h's grant to what is shared, so that the charge stays what it is. It tells
+// whether the grant was that large; if not, nothing has changed.
+func (l *Ledger) Export(h Holder, n uint64) bool {
+	g := l.grants[h]
+	if n > g {
+		return false
+	}
+	l.set(h, g-n)
+	l.charged += n
+	l.shared += n
+	return true
+}
+
+// Share adds n bytes to what is shared, because it is found to be held: like Declare, whatever the
+// cap. It tells whether the sum can be kept; if not, nothing has changed.
+func (l *Ledger) Share(n uint64) bool {
+	if n > Unlimited-min(l.shared, Unlimited) {
+		return false
+	}
+	l.charged += n
+	l.shared += n
+	return true
+}
+
+// Unshare takes at most n bytes from what is shared: nobody has them any more.
+func (l *Ledger) Unshare(n uint64) {
+	n = min(n, l.shared)
+	l.charged -= n
+	l.shared -= n
 }
 
 // excess is what the charges would exceed the cap by if n bytes were added.

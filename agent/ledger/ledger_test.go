@@ -14,6 +14,7 @@ type world struct {
 	ledger  *Ledger
 	tenants map[Holder]*tenant
 	next    Holder
+	shared  uint64 // what tenants have exported, dead ones too
 }
 
 // tenant is one process: what it uses, and U, the credit word of its page.
@@ -30,7 +31,7 @@ func (w *world) used() (sum uint64) {
 	for _, u := range w.tenants {
 		sum += u.used
 	}
-	return sum
+	return sum + w.shared
 }
 
 func (w *world) pick() (Holder, *tenant) {
@@ -96,6 +97,28 @@ func (w *world) kill(*rapid.T) {
 	w.ledger.Release(h)
 }
 
+// export moves some of what a tenant uses to what is shared; more than its grant is refused.
+func (w *world) export(t *rapid.T) {
+	h, u := w.pick()
+	n := rapid.Uint64Range(0, u.used).Draw(t, "bytes")
+	before := w.ledger.Charged()
+	if w.ledger.Export(h, u.used+u.credit+1) {
+		t.Fatal("exported more than was granted")
+	}
+	if !w.ledger.Export(h, n) || w.ledger.Charged() != before {
+		t.Fatalf("exporting %d of %d: %d charged, before %d", n, u.used, w.ledger.Charged(), before)
+	}
+	u.used -= n
+	w.shared += n
+}
+
+// drop is the end of something shared: nobody has it any more.
+func (w *world) drop(t *rapid.T) {
+	n := rapid.Uint64Range(0, w.shared).Draw(t, "bytes")
+	w.ledger.Unshare(n)
+	w.shared -= n
+}
+
 func (w *world) setCap(t *rapid.T) {
 	limit := rapid.OneOf(rapid.Uint64Range(0, 20_000), rapid.Just(Unlimited)).Draw(t, "cap")
 	w.ledger.SetCap(limit)
@@ -115,11 +138,15 @@ func (w *world) restart(t *rapid.T) {
 			u.credit = 0
 		}
 	}
+	fresh.Share(w.shared)
 	w.ledger = fresh
 }
 
 func (w *world) check(t *rapid.T) {
-	var sum, holders uint64
+	sum, holders := w.shared, uint64(0)
+	if w.ledger.Shared() != w.shared {
+		t.Fatalf("%d shared, want %d", w.ledger.Shared(), w.shared)
+	}
 	for h, u := range w.tenants {
 		if g := w.ledger.Granted(h); g != u.used+u.credit {
 			t.Fatalf("holder %d: grant %d, used %d and credit %d", h, g, u.used, u.credit)
@@ -146,6 +173,8 @@ func TestSchedules(t *testing.T) {
 			"allocat2": w.allocate, // twice as often as the others
 			"free":     w.free,
 			"kill":     w.kill,
+			"export":   w.export,
+			"drop":     w.drop,
 			"cap":      w.setCap,
 			"restart":  w.restart,
 			"":         w.check,
@@ -153,6 +182,7 @@ func TestSchedules(t *testing.T) {
 		for h := range w.tenants {
 			w.ledger.Release(h)
 		}
+		w.ledger.Unshare(w.shared)
 		if w.ledger.Charged() != 0 || w.ledger.Holders() != 0 {
 			t.Fatalf("%d charged for %d holders at the end", w.ledger.Charged(), w.ledger.Holders())
 		}
@@ -220,6 +250,15 @@ func TestNoOverflow(t *testing.T) {
 	}
 	if l.Charged() != before {
 		t.Errorf("a refusal changed the charges from %d to %d", before, l.Charged())
+	}
+	for l.Share(RequestMax) {
+	}
+	if l.Shared() != Unlimited || l.Charged() != before+Unlimited {
+		t.Errorf("%d shared of %d charged", l.Shared(), l.Charged())
+	}
+	l.Unshare(^uint64(0))
+	if l.Shared() != 0 || l.Charged() != before {
+		t.Errorf("%d shared of %d charged in the end", l.Shared(), l.Charged())
 	}
 }
 

@@ -5,6 +5,10 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 
 	"weir/agent/control"
@@ -21,7 +25,7 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 		return control.CapsResult{}, err
 	}
 	before := c.spec.Caps
-	after, err := changed(before, change)
+	after, err := n.changed(before, change)
 	if err != nil {
 		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.spec.Name, err)
 	}
@@ -30,7 +34,7 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	}
 	if change.DryRun {
 		c.mu.Lock()
-		result.Message = c.overCap(after)
+		result.Message, result.GPUs = c.overCap(after), c.uses()
 		c.mu.Unlock()
 		return result, nil
 	}
@@ -43,40 +47,145 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	c.mu.Lock()
 	if !c.closed {
 		c.setCaps(after)
-		result.Message = c.overCap(after)
+		result.Message, result.GPUs = c.overCap(after), c.uses()
 	}
 	c.mu.Unlock()
-	c.event("caps", 0, "%s", strings.Join(nonEmpty(difference(before, after), result.Message,
+	c.event("caps", 0, "%s", strings.Join(nonEmpty(n.difference(before, after), result.Message,
 		notYet(change.Set)), "; "))
 	return result, nil
 }
 
-// overCap says what of the container's memory in use is over a cap, or nothing. Called under mu.
+// overCap says what of the container's memory in use is over its caps, or nothing. Called under mu.
 func (c *container) overCap(caps store.Caps) string {
-	if caps.MemoryBytes == nil {
+	var over []string
+	for gpu, g := range c.node.gpus {
+		if used := c.used(gpu); used > limitOf(caps, g.uuid) {
+			text := size(int64(used)) + " in use"
+			if len(c.ledgers) > 1 {
+				text += " on GPU " + g.name
+			}
+			over = append(over, text)
+		}
+	}
+	if len(over) == 0 {
 		return ""
 	}
-	var most uint64
-	for gpu := range c.ledgers {
-		most = max(most, c.used(gpu))
+	return strings.Join(over, ", ") + ", so new allocations fail until it drops"
+}
+
+// checkCaps refuses caps that mean nothing, and gives those of single GPUs under their UUIDs.
+func (n *Node) checkCaps(caps control.Caps) (control.Caps, error) {
+	if m := caps.MemoryBytes; m != nil && *m <= 0 {
+		return caps, fmt.Errorf("%w: a memory cap of %d bytes; give at least 1", control.ErrInvalid, *m)
 	}
-	if most <= uint64(*caps.MemoryBytes) {
-		return ""
+	if s := caps.SwapBytes; s != nil && *s < 0 {
+		return caps, fmt.Errorf("%w: swap of %d bytes; give 0 or more", control.ErrInvalid, *s)
 	}
-	return size(int64(most)) + " in use, so new allocations fail until it drops"
+	if w := caps.Weight; w != nil && (!(*w > 0) || math.IsInf(*w, 0)) {
+		return caps, fmt.Errorf("%w: a weight of %g; give a number above 0", control.ErrInvalid, *w)
+	}
+	byUUID := make(map[string]int64, len(caps.MemoryByGPU))
+	for ref, bytes := range caps.MemoryByGPU {
+		uuid, err := n.gpuUUID(ref)
+		if err != nil {
+			return caps, err
+		}
+		if bytes <= 0 {
+			return caps, fmt.Errorf("%w: a memory cap of %d bytes on GPU %s; give at least 1",
+				control.ErrInvalid, bytes, ref)
+		}
+		if _, twice := byUUID[uuid]; twice {
+			return caps, fmt.Errorf("%w: two memory caps on one GPU, %s", control.ErrInvalid, uuid)
+		}
+		byUUID[uuid] = bytes
+	}
+	if caps.MemoryByGPU = byUUID; len(byUUID) == 0 {
+		caps.MemoryByGPU = nil
+	}
+	return caps, nil
+}
+
+// uuidPrefixMin is how much of a UUID must be given at least, its kind included.
+const uuidPrefixMin = len("GPU-") + 4
+
+// gpuUUID finds the GPU that is named by its index ("1:0" for a MIG device, or just that of its card
+// where that has one only), its UUID or the beginning of that.
+func (n *Node) gpuUUID(ref string) (string, error) {
+	index, err := strconv.Atoi(ref)
+	isIndex := err == nil
+	var found []string
+	for _, g := range n.gpus {
+		begins := len(ref) >= uuidPrefixMin && len(ref) <= len(g.uuid) &&
+			strings.EqualFold(ref, g.uuid[:len(ref)])
+		if isIndex && g.index == index || !isIndex && (begins || ref == g.name) {
+			found = append(found, g.uuid)
+		}
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	if len(found) > 1 {
+		return "", fmt.Errorf("%w: %q can be each of %d GPUs; give all of a UUID, or CARD:DEVICE for a "+
+			"MIG device", control.ErrInvalid, ref, len(found))
+	}
+	known := make([]string, 0, len(n.gpus))
+	for _, g := range n.gpus {
+		known = append(known, fmt.Sprintf("%s (%s)", g.name, g.uuid))
+	}
+	if len(known) == 0 {
+		return "", fmt.Errorf("GPU %q: %w; the agent knows no GPU", ref, control.ErrNotFound)
+	}
+	return "", fmt.Errorf("GPU %q: %w; there are %s", ref, control.ErrNotFound,
+		strings.Join(known, ", "))
+}
+
+// describeCaps is for events.
+func (n *Node) describeCaps(caps store.Caps) string {
+	if caps.MemoryBytes == nil && len(caps.MemoryByGPU) == 0 {
+		return "no memory cap"
+	}
+	return "a memory cap of " + n.memoryText(caps)
+}
+
+// memoryText writes memory caps for people: that on each GPU, then those that GPUs have of their own.
+func (n *Node) memoryText(caps store.Caps) string {
+	var parts []string
+	if caps.MemoryBytes != nil {
+		parts = append(parts, size(*caps.MemoryBytes))
+	}
+	own := maps.Clone(caps.MemoryByGPU)
+	for _, g := range n.gpus {
+		if bytes, there := own[g.uuid]; there {
+			parts = append(parts, fmt.Sprintf("%s on GPU %s", size(bytes), g.name))
+			delete(own, g.uuid)
+		}
+	}
+	for _, uuid := range slices.Sorted(maps.Keys(own)) { // no longer there
+		parts = append(parts, fmt.Sprintf("%s on %s", size(own[uuid]), uuid))
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
 }
 
 // changed applies a change to caps.
-func changed(caps store.Caps, change control.CapsChange) (store.Caps, error) {
-	if err := checkCaps(change.Set); err != nil {
+func (n *Node) changed(caps store.Caps, change control.CapsChange) (store.Caps, error) {
+	set, err := n.checkCaps(change.Set)
+	if err != nil {
 		return caps, err
 	}
-	set := change.Set
-	if set == (control.Caps{}) && len(change.Unset) == 0 {
+	if set.IsZero() && len(change.Unset) == 0 {
 		return caps, fmt.Errorf("%w: nothing to set or to unset", control.ErrInvalid)
 	}
 	if set.MemoryBytes != nil {
-		caps.MemoryBytes = set.MemoryBytes
+		caps.MemoryBytes, caps.MemoryByGPU = set.MemoryBytes, set.MemoryByGPU
+	} else if len(set.MemoryByGPU) > 0 {
+		caps.MemoryByGPU = maps.Clone(caps.MemoryByGPU)
+		if caps.MemoryByGPU == nil {
+			caps.MemoryByGPU = make(map[string]int64)
+		}
+		maps.Copy(caps.MemoryByGPU, set.MemoryByGPU)
 	}
 	if set.SwapBytes != nil {
 		caps.SwapBytes = set.SwapBytes
@@ -88,7 +197,7 @@ func changed(caps store.Caps, change control.CapsChange) (store.Caps, error) {
 		var both bool
 		switch name {
 		case "memory":
-			both, caps.MemoryBytes = set.MemoryBytes != nil, nil
+			both, caps.MemoryBytes, caps.MemoryByGPU = set.SetsMemory(), nil, nil
 		case "swap":
 			both, caps.SwapBytes = set.SwapBytes != nil, nil
 		case "weight":
@@ -105,10 +214,10 @@ func changed(caps store.Caps, change control.CapsChange) (store.Caps, error) {
 }
 
 // difference says which caps a change has changed.
-func difference(before, after store.Caps) string {
+func (n *Node) difference(before, after store.Caps) string {
 	var parts []string
 	for _, part := range []struct{ name, before, after string }{
-		{"memory", sizeOrNone(before.MemoryBytes), sizeOrNone(after.MemoryBytes)},
+		{"memory", n.memoryText(before), n.memoryText(after)},
 		{"swap", sizeOrNone(before.SwapBytes), sizeOrNone(after.SwapBytes)},
 		{"weight", numberOrNone(before.Weight), numberOrNone(after.Weight)},
 	} {

@@ -145,7 +145,7 @@ func (c *container) recall(s *session, gpu int, limit uint64) uint64 {
 // coming is the charge that is about to be given back, or may be; what takes long to find out is
 // left out where there is enough without it. Called under mu.
 func (c *container) coming(gpu int, enough uint64) uint64 {
-	sum := c.dying(gpu) + c.returning(gpu)
+	sum := c.dying(gpu) + c.returning(gpu) + c.node.shares.coming(account{c, gpu})
 	if sum < enough {
 		sum += c.replaced(gpu)
 	}
@@ -199,7 +199,7 @@ func (c *container) dying(gpu int) (sum uint64) {
 	for _, s := range c.sessions {
 		granted := c.ledgers[gpu].Granted(s.holder())
 		switch {
-		case granted == 0:
+		case granted == 0 && !c.node.shares.has(c.sharer(s)):
 		case s.state == exiting:
 			sum += granted
 		default:
@@ -276,17 +276,48 @@ func (c *container) refuse(w *waiter, why string) {
 		limit = int64(l.Cap())
 		e.Cap = &limit
 	}
+	raise := fmt.Sprintf("raise the cap with `weir caps set %s --memory SIZE`", c.spec.Name)
 	switch {
 	case why != "":
 	case !l.Capped():
 		why = "more than any machine has"
+	case w.request.Kind == abi.KindContext && asked > limit:
+		why = fmt.Sprintf("the cap of %s is smaller than one context, which takes %s there; %s, or have "+
+			"contexts not counted (count_context = false in the agent's configuration)", size(limit),
+			size(asked), raise)
 	default:
-		why = fmt.Sprintf("%s of %s are in use; raise the cap with `weir caps set %s --memory "+
-			"SIZE`", size(used), size(limit), c.spec.Name)
+		why = fmt.Sprintf("%s of %s are in use; %s", size(used), size(limit), raise)
 	}
-	e.Message = fmt.Sprintf("%s asked for %s more on GPU %d: %s", w.s.program, size(asked),
-		c.node.gpus[gpu].index, why)
+	e.Message = fmt.Sprintf("%s asked for %s more %s on GPU %s: %s", w.s.program, size(asked),
+		kindText(w.request.Kind), c.node.gpus[gpu].name, why)
 	c.node.events.Add(e)
+}
+
+// kindText says what a request is for.
+func kindText(kind uint32) string {
+	switch kind {
+	case abi.KindPitched:
+		return "of pitched memory"
+	case abi.KindManaged:
+		return "of managed memory"
+	case abi.KindArray:
+		return "for an array"
+	case abi.KindPool:
+		return "for a memory pool"
+	case abi.KindCreated:
+		return "of physical memory (cuMemCreate)"
+	case abi.KindGraph:
+		return "for the memory nodes of a graph"
+	case abi.KindContext:
+		return "for a context"
+	case abi.KindCode:
+		return "for code and its variables"
+	case abi.KindLimit:
+		return "for limits of a context (cuCtxSetLimit)"
+	case abi.KindImported:
+		return "for imported memory"
+	}
+	return "of plain memory"
 }
 
 // forged ends a session whose usage page claims more than was granted. Its grant stays charged

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/agent/session/proc"
-	"weir/agent/session/wire"
 	"weir/cgo/abi"
 )
 
@@ -111,7 +110,7 @@ func (c *container) accept() {
 			continue
 		}
 		if end := c.greet(conn); end != nil {
-			socket{conn}.last(wire.Close(end.reason, end.text))
+			socket{conn}.last(end.packet())
 			conn.Close()
 			<-c.silent
 			continue
@@ -150,7 +149,8 @@ func (c *container) greeted(conn *net.UnixConn) {
 	}
 }
 
-// serve is one connection from its acceptance to its end.
+// serve is one connection from its acceptance to its end. Who is none of the container's processes
+// is sent away at once: it keeps no place from those that are.
 func (c *container) serve(conn *net.UnixConn) {
 	defer conn.Close()
 	conn.SetReadDeadline(time.Now().Add(helloWait))
@@ -158,7 +158,10 @@ func (c *container) serve(conn *net.UnixConn) {
 	peer, uid, err := proc.Peer(conn)
 	if err == nil {
 		v.peer, v.uid = peer, uid
-		end := v.converse(conn)
+		end := c.admit(peer, uid)
+		if end == nil {
+			end = v.converse(conn)
+		}
 		v.over(end)
 	}
 	c.greeted(conn)

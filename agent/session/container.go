@@ -48,6 +48,10 @@ type container struct {
 
 	loaded   map[proc.ID]uint64 // images seen to have the library
 	reported map[proc.ID]uint64 // images reported to run without it
+	unfit    map[proc.ID]string // whose library or driver does not go with the agent, and why
+	strays   []stray            // as last seen
+	// undeclared is what processes hold on GPUs beyond what they declared, as last reported.
+	undeclared map[holding]undeclared
 }
 
 // newContainer makes a container without a listener; root may be nil.
@@ -63,7 +67,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 	c := &container{
 		node:     n,
 		spec:     spec,
-		identity: descent{root: proc.ID{PID: spec.PID, Start: spec.Start}, uid: spec.UID},
+		identity: descent{root: proc.NewAncestry(proc.ID{PID: spec.PID, Start: spec.Start}), uid: spec.UID},
 		root:     root,
 		rootOver: root == nil,
 		page:     p,
@@ -74,16 +78,22 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		greeting: make(map[*net.UnixConn]bool),
 		loaded:   make(map[proc.ID]uint64),
 		reported: make(map[proc.ID]uint64),
+		unfit:    make(map[proc.ID]string),
 	}
-	for i := range n.gpus {
-		c.ledgers = append(c.ledgers, ledger.New(limitOf(spec.Caps)))
+	c.undeclared = make(map[holding]undeclared)
+	for i, g := range n.gpus {
+		c.ledgers = append(c.ledgers, ledger.New(limitOf(spec.Caps, g.uuid)))
+		c.page.SetContext(i, uint64(g.context.Load()), n.opts.CountContext)
 		c.show(i)
 	}
 	return c, nil
 }
 
-// limitOf is the cap on each GPU in the ledger's terms.
-func limitOf(caps store.Caps) uint64 {
+// limitOf is the cap on a GPU in the ledger's terms.
+func limitOf(caps store.Caps, uuid string) uint64 {
+	if bytes, own := caps.MemoryByGPU[uuid]; own {
+		return uint64(bytes)
+	}
 	if caps.MemoryBytes == nil {
 		return ledger.Unlimited
 	}
@@ -133,7 +143,7 @@ func (c *container) used(gpu int) uint64 {
 func (c *container) setCaps(caps store.Caps) (over uint64) {
 	c.findPages()
 	for gpu, l := range c.ledgers {
-		l.SetCap(limitOf(caps))
+		l.SetCap(limitOf(caps, c.node.gpus[gpu].uuid))
 		over = max(over, l.Shrink(c.recaller(gpu)))
 		c.show(gpu)
 	}
@@ -143,11 +153,15 @@ func (c *container) setCaps(caps store.Caps) (over uint64) {
 
 // event writes an event of this container.
 func (c *container) event(kind string, pid int, format string, args ...any) {
-	c.node.events.Add(control.Event{
+	c.node.events.Add(c.newEvent(kind, pid, format, args...))
+}
+
+func (c *container) newEvent(kind string, pid int, format string, args ...any) control.Event {
+	return control.Event{
 		Type:      kind,
 		Container: c.spec.Name,
 		Namespace: c.spec.Namespace,
 		PID:       pid,
 		Message:   fmt.Sprintf(format, args...),
-	})
+	}
 }

@@ -28,8 +28,10 @@ type conversation struct {
 func (v *conversation) packet(p []byte) *ending {
 	m, err := wire.Decode(p)
 	switch {
-	case errors.Is(err, wire.ErrVersion):
-		return &ending{abi.CloseVersion, err.Error()}
+	case errors.Is(err, wire.ErrVersion) && v.s == nil:
+		v.unfit(err.Error(), "start the program again, so that it loads this agent's library, or bring "+
+			"the agent to the library's version")
+		return &ending{abi.CloseVersion, ""}
 	case err != nil:
 		return &ending{abi.CloseProtocol, err.Error()}
 	}
@@ -52,6 +54,29 @@ func (v *conversation) packet(p []byte) *ending {
 		})
 	case *abi.Query:
 		return v.ask(m.Header, func() (any, error) { return v.c.query(m) })
+	case *wire.Export:
+		if m.Flags&abi.ShareAgain != 0 {
+			return breach(v.c.declareShare(v.s, &m.Share, true))
+		}
+		return v.askShared(m.Header, func() (*abi.Shared, error) { return v.c.export(v.s, &m.Share) })
+	case *wire.Import:
+		if m.Flags&abi.ShareAgain != 0 {
+			return breach(v.c.declareShare(v.s, &m.Share, false))
+		}
+		return v.askShared(m.Header, func() (*abi.Shared, error) {
+			return v.c.importing(v.s, &m.Share), nil
+		})
+	case *wire.Drop:
+		if m.Flags&abi.ShareAgain != 0 {
+			v.c.allDeclared(v.s)
+			return nil
+		}
+		return v.askShared(m.Header, func() (*abi.Shared, error) { return v.c.drop(v.s, &m.Share), nil })
+	case *abi.Measure:
+		if !v.window.Fresh(m.Header.Seq) {
+			return &ending{abi.CloseProtocol, fmt.Sprintf("question %d was asked before", m.Header.Seq)}
+		}
+		return v.c.measure(v.s, v.out, m)
 	case *abi.Note:
 		v.c.note(v.s, m)
 	}
@@ -59,6 +84,10 @@ func (v *conversation) packet(p []byte) *ending {
 }
 
 func (v *conversation) hello(m *abi.Hello) *ending {
+	if text, remedy, old := oldDriver(m.Driver_version); old {
+		v.unfit(text, remedy)
+		return &ending{abi.CloseVersion, ""}
+	}
 	s, pages, end := v.c.attach(v.peer, v.uid, v.out, m)
 	if end != nil {
 		return end
@@ -72,6 +101,7 @@ func (v *conversation) hello(m *abi.Hello) *ending {
 		Agent_wait_ms: uint32(v.c.node.opts.AgentWait.Milliseconds()),
 		Session:       s.id,
 		Page_bytes:    abi.PageBytes,
+		Flags:         v.c.node.welcomeFlags(),
 	})
 	if err := v.out.send(welcome, pages.control, pages.usage); err != nil {
 		return &ending{abi.CloseProtocol, fmt.Sprintf("WELCOME could not be sent: %v", err)}
@@ -97,6 +127,24 @@ func (v *conversation) ask(h abi.Header, decide func() (any, error)) *ending {
 	return nil
 }
 
+// askShared is ask where the answer is a SHARED, or nil for none.
+func (v *conversation) askShared(h abi.Header, decide func() (*abi.Shared, error)) *ending {
+	return v.ask(h, func() (any, error) {
+		if answer, err := decide(); answer != nil || err != nil {
+			return answer, err
+		}
+		return nil, nil
+	})
+}
+
+// breach ends a connection for what a tenant said, if that is wrong.
+func breach(err error) *ending {
+	if err == nil {
+		return nil
+	}
+	return &ending{abi.CloseProtocol, err.Error()}
+}
+
 // over ends the conversation; end is nil if the tenant ended it.
 func (v *conversation) over(end *ending) {
 	if v.s != nil {
@@ -104,17 +152,21 @@ func (v *conversation) over(end *ending) {
 		return
 	}
 	v.peer.Close()
-	if end != nil {
-		v.out.last(wire.Close(end.reason, end.text))
-		if end.reason == abi.CloseProtocol || end.reason == abi.CloseVersion {
-			v.c.event("refused", v.peer.PID, "a connection was refused: %s", end.text)
-		}
+	if end == nil || end.reason == abi.CloseVersion { // that was said already
+		return
+	}
+	v.out.last(end.packet())
+	if end.reason == abi.CloseProtocol {
+		v.c.event("refused", v.peer.PID, "a connection was refused: %s", end.text)
 	}
 }
 
 // note shows operators what the library has to say.
 func (c *container) note(s *session, m *abi.Note) {
 	gpu := fmt.Sprintf("GPU %d", m.A)
+	if int(m.A) < len(c.node.gpus) {
+		gpu = "GPU " + c.node.gpus[m.A].name
+	}
 	switch m.Code {
 	case abi.NoteRefused:
 		c.event("denied", s.process.PID, "%s was refused %s on %s while the agent was away",
@@ -126,6 +178,10 @@ func (c *container) note(s *session, m *abi.Note) {
 		c.event("denied", s.process.PID, "%s was refused memory on a GPU (number %d of its own) that "+
 			"the agent does not know; restart the agent, which finds the GPUs when it starts",
 			s.program, m.A)
+	case abi.NoteBadPage:
+		c.unfitted(s.process, fmt.Sprintf("%s (library %s) cannot use the page that this agent (%s) gave "+
+			"it: %s; bring agent and library to one version", s.program, s.library,
+			c.node.opts.Version, badPage(m)))
 	case abi.NoteForked:
 		c.event("forked", s.process.PID, "%s is a fork of a process that used CUDA", s.program)
 	}

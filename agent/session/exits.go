@@ -78,7 +78,9 @@ func (e *exits) poll() int {
 // release gives back the charges of one ended process on the GPUs that no longer list it, and tells
 // whether that were all.
 func (e *exits) release(x exit, listings map[int]map[int]int64) bool {
+	x.c.mu.Lock()
 	held := x.c.heldBy(x.s)
+	x.c.mu.Unlock()
 	for _, gpu := range held { // not under the container's mu: NVML may take its time
 		if _, asked := listings[gpu]; !asked && time.Now().Before(x.s.holdUntil) {
 			listings[gpu] = e.node.processes(gpu)
@@ -111,12 +113,11 @@ func (e *exits) release(x exit, listings map[int]map[int]int64) bool {
 	return left == 0
 }
 
-// heldBy lists the GPUs on which a session has a charge.
+// heldBy lists the GPUs on which a session has a charge, or shared memory. Called under mu.
 func (c *container) heldBy(s *session) (gpus []int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	shared := c.node.shares.gpusOf(c.sharer(s))
 	for gpu, l := range c.ledgers {
-		if l.Granted(s.holder()) > 0 {
+		if l.Granted(s.holder()) > 0 || shared[gpu] {
 			gpus = append(gpus, gpu)
 		}
 	}

@@ -20,7 +20,7 @@ type identity interface {
 // descent is the identity of `weir run`, which has no cgroup of its own: processes of the user who
 // started it that descend from it. `weir run` is their subreaper, so that an orphan still does.
 type descent struct {
-	root proc.ID
+	root *proc.Ancestry
 	uid  uint32
 }
 
@@ -31,9 +31,8 @@ func (d descent) admit(p *proc.Handle, uid uint32) error {
 		return fmt.Errorf("process %d runs as user %d, not as user %d who started the container",
 			p.PID, uid, d.uid)
 	}
-	if !proc.Descends(p.PID, d.root) {
-		return fmt.Errorf("process %d does not descend from process %d, the container's weir run",
-			p.PID, d.root.PID)
+	if !d.root.Has(p) {
+		return fmt.Errorf("process %d does not descend from the container's weir run", p.PID)
 	}
 	return nil
 }

@@ -84,6 +84,16 @@ func (d *fakeDevices) list(pid int, listed bool) {
 	}
 }
 
+// holds has NVML say what a process holds on a GPU, in bytes.
+func (d *fakeDevices) holds(gpu, pid int, bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.processes[uuid(gpu)] == nil {
+		d.processes[uuid(gpu)] = make(map[int]int64)
+	}
+	d.processes[uuid(gpu)][pid] = bytes
+}
+
 // bench is an agent under test, in this process.
 type bench struct {
 	*Node

@@ -34,11 +34,16 @@ var _ control.Node = (*Node)(nil)
 // gpu is one of the node's GPUs; its place in the list is its index on the wire.
 type gpu struct {
 	index int
+	name  string // for people: "0", or "1:0" of a MIG device
 	id    [16]byte
 	uuid  string
 	known control.GPU
 	// asking is set while NVML is asked for the GPU's processes.
 	asking atomic.Bool
+	// context is what one context takes in bytes, 0 while that is not known; measuring is held by
+	// who finds out.
+	context   atomic.Int64
+	measuring sync.Mutex
 }
 
 // Node is the tenant side of one agent. It implements control.Node.
@@ -52,8 +57,10 @@ type Node struct {
 	byUUID    map[[16]byte]int
 	run       *runDir
 	library   string // path of the installed library
+	boot      string // the machine's boot id
 	events    *events.Log
 	credits   *store.Credits
+	shares    *shares
 	watcher   *watcher
 	exits     *exits
 
@@ -65,6 +72,7 @@ type Node struct {
 	tasks  sync.WaitGroup
 
 	mu         sync.Mutex // taken before a container's
+	sizes      *store.ContextSizes
 	stored     *store.Containers
 	containers map[string]*container
 	stopping   bool
@@ -117,15 +125,17 @@ func (n *Node) start(boot string) (err error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return fmt.Errorf("reading the limit of open files: %w", err)
 	}
-	// A session needs a socket, a pidfd and its record; the rest of the agent some more.
+	// A session needs a socket and a pidfd; the rest of the agent some more.
 	n.connectionsMax = int64(min(files.Cur, 1<<24)) / 3
+	n.loadContextSizes()
 	n.stored = store.NewContainers(n.opts.StateDir, boot)
-	n.credits = store.OpenCredits(n.run.credits(), boot)
+	n.boot = boot
 	if err := n.recover(); err != nil {
 		return err
 	}
 	n.tasks.Go(func() { n.exits.run(n.ctx) })
 	n.tasks.Go(func() { n.rounds(n.ctx) })
+	n.tasks.Go(func() { n.reconciling(n.ctx) })
 	return nil
 }
 
@@ -169,7 +179,10 @@ func (n *Node) listGPUs() error {
 			return fmt.Errorf("listing the GPUs: UUID %s is there twice", known.UUID)
 		}
 		n.byUUID[id] = i
-		n.gpus = append(n.gpus, &gpu{index: known.Index, id: id, uuid: known.UUID, known: known})
+		n.gpus = append(n.gpus, &gpu{
+			index: known.Index, name: control.GPUName(known.Index, known.MIG), id: id, uuid: known.UUID,
+			known: known,
+		})
 	}
 	return nil
 }
@@ -197,7 +210,7 @@ func (n *Node) stop() error {
 	containers := n.sorted()
 	n.mu.Unlock()
 	n.cancel()
-	bye := wire.Close(abi.CloseShutdown, "the agent is stopping")
+	bye := wire.Close(abi.CloseShutdown, 0, "the agent is stopping")
 	for _, c := range containers {
 		c.leave(bye)
 	}
@@ -208,6 +221,12 @@ func (n *Node) stop() error {
 	}
 	if n.watcher != nil {
 		n.watcher.close()
+	}
+	if n.shares != nil {
+		err = errors.Join(err, n.shares.file.Close())
+	}
+	if n.credits != nil {
+		err = errors.Join(err, n.credits.Close())
 	}
 	n.run.close()
 	return err
@@ -240,7 +259,6 @@ func (c *container) letGo() (err error) {
 		c.node.watcher.remove(s.mark)
 		s.handle.Close()
 		s.dropUsage()
-		err = errors.Join(err, s.record.Close())
 	}
 	if c.root != nil {
 		c.node.watcher.remove(c.rootMark)

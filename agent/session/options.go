@@ -32,6 +32,10 @@ type Options struct {
 	Now       func() time.Time // nil: time.Now
 	AgentWait time.Duration    // how long an allocation waits for an absent agent; 0: 5 s
 
+	CountContext     bool // contexts, code and limits count against caps; else they are only shown
+	EndUndeclared    bool // a process that holds undeclared GPU memory is killed; else only reported
+	PassIncompatible bool // who does not go with this agent runs without a cap; else it is refused
+
 	// checkpoint, where a test sets it, is called between the steps of everything that must survive
 	// a kill of the agent.
 	checkpoint func(step string)
@@ -44,6 +48,9 @@ const (
 	helloMax = 512
 	// containersMax is how many containers a node has at most.
 	containersMax = 1024
+	// holdsMax is how many pieces of shared memory a container's processes have at most, one that
+	// several have counted for each.
+	holdsMax = 1 << 17
 	// waitersMax is how many requests of one container may wait for dying processes, or wait to be
 	// answered after that: a tenant that does not read is soon refused at once, and then holds up
 	// itself only.
@@ -59,6 +66,18 @@ const (
 	roundEvery = 10 * time.Second
 	// inspectEvery is how often all usage pages are looked over.
 	inspectEvery = time.Second
+	// reconcileEvery is how often what NVML says of processes is compared with what they declared,
+	// and reconcileAgain how soon once more before a difference is believed: the two looks are not
+	// of one moment.
+	reconcileEvery = 3 * time.Second
+	reconcileAgain = 100 * time.Millisecond
+	// measureWait is how long the size of a context may take to be measured, and measureAgain how
+	// soon NVML is asked again until two answers agree.
+	measureWait  = time.Second
+	measureAgain = 2 * time.Millisecond
+	// imageCheckPatience is how long the first look waits: the end of a process is heard of by then,
+	// and needs none.
+	imageCheckPatience = 2 * time.Millisecond
 	// imageCheckFirst and imageCheckLast bound how often a process without a connection is looked
 	// at for an exec; the time between doubles from one to the other.
 	imageCheckFirst = 50 * time.Millisecond

@@ -12,6 +12,7 @@ import (
 	"weir/agent/session/page"
 	"weir/agent/session/proc"
 	"weir/agent/store"
+	"weir/cgo/abi"
 )
 
 // pageSoughtAgain is how soon a usage page that was not found is sought again, when it is needed.
@@ -24,11 +25,20 @@ func (n *Node) recover() error {
 	if err != nil {
 		return err
 	}
-	records, damaged, err := n.credits.Load()
+	records, damaged := store.LoadCredits(n.run.grants(), n.boot)
+	uuids := make([][16]byte, len(n.gpus))
+	for i, g := range n.gpus {
+		uuids[i] = g.id
+	}
+	if n.credits, err = store.NewCredits(n.run.grants(), n.boot, uuids); err != nil {
+		return err
+	}
+	file, holds, spoilt, err := store.OpenShares(n.run.shares(), n.boot)
 	if err != nil {
 		return err
 	}
-	for _, err := range damaged {
+	n.shares = newShares(file)
+	for _, err := range append(damaged, spoilt...) {
 		n.log.Error("a charge is not known until its process connects again", "error", err)
 	}
 	n.mu.Lock()
@@ -37,11 +47,18 @@ func (n *Node) recover() error {
 			break
 		}
 	}
+	if err == nil {
+		n.recoverShares(holds)
+	}
 	for _, r := range records {
 		if err == nil {
 			err = n.recoverSession(r)
 		}
 	}
+	if err == nil {
+		err = n.credits.Commit()
+	}
+	n.dropStrangersShares()
 	n.recovered = time.Now()
 	for _, c := range n.sorted() {
 		if err == nil {
@@ -90,7 +107,7 @@ func (n *Node) recoverSession(r store.Record) error {
 				"pid", r.PID, "program", r.Program)
 		}
 		handle.Close()
-		return n.credits.Remove(r.Container, r.PID, r.Start)
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,6 +197,56 @@ func (c *container) settle(s *session, gpu int) {
 	}
 	c.ledgers[gpu].Declare(s.holder(), granted)
 	c.show(gpu)
+}
+
+// recoverShares restores who has which shared memory. Called under mu, before sessions are restored:
+// the end of one is the end of what it has.
+func (n *Node) recoverShares(holds map[int]store.Hold) {
+	r := n.shares
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for place, h := range holds {
+		home, c := n.containers[h.Home], n.containers[h.Container]
+		gpu, known := n.byUUID[h.UUID]
+		sh := r.byKey[abi.ShareKey{Bytes: h.Key}]
+		if home == nil || c == nil || !known || sh != nil && (sh.home != home || sh.gpu != gpu) {
+			n.log.Error("shared memory is not charged until its processes connect again",
+				"container", h.Home, "pid", h.PID, "bytes", h.Bytes)
+			if err := r.file.Remove(place); err != nil {
+				n.log.Warn("a hold of shared memory is still recorded", "error", err)
+			}
+			continue
+		}
+		if sh == nil {
+			sh = newShare(home, &abi.Share{
+				Key: abi.ShareKey{Bytes: h.Key}, Gpu: uint32(gpu), Bytes: h.Bytes,
+			}, h.Exported)
+			home.ledgers[gpu].Share(h.Bytes)
+			home.show(gpu)
+		}
+		p := sharer{c, proc.ID{PID: h.PID, Start: h.Start}}
+		r.enter(sh, p, &hold{place: place, exporter: h.Exporter})
+	}
+}
+
+// dropStrangersShares ends what is shared by processes without a session: they ended when the
+// earlier agent did. Called under mu.
+func (n *Node) dropStrangersShares() {
+	n.shares.mu.Lock()
+	var strangers []sharer
+	for p := range n.shares.bySharer {
+		if p.c.sessions[p.process] == nil {
+			strangers = append(strangers, p)
+		}
+	}
+	n.shares.mu.Unlock()
+	for _, p := range strangers {
+		for _, e := range n.shares.dropAll(p) {
+			e.c.mu.Lock()
+			e.c.unshare(e)
+			e.c.mu.Unlock()
+		}
+	}
 }
 
 // removeStrangers removes directories of containers that are not kept. Called under mu.

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,8 +33,14 @@ var (
 // StartRun registers the process group of `weir run`, the caller, as a container.
 func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 	req control.RunRequest) (control.RunGrant, error) {
-	if err := checkCaps(req.Caps); err != nil {
+	caps, err := n.checkCaps(req.Caps)
+	if err != nil {
 		return control.RunGrant{}, err
+	}
+	if len(n.gpus) == 0 && caps.SetsMemory() {
+		return control.RunGrant{}, fmt.Errorf("%w: the agent knows no GPU, so there is none that a cap "+
+			"could hold on; restart it once the driver is there, or leave --memory out",
+			control.ErrUnsupported)
 	}
 	name, err := runName(req)
 	if err != nil {
@@ -61,13 +66,13 @@ func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 	c, err := n.open(store.Container{
 		ID: n.newContainerID(), Name: n.freeName(name), Identity: descent{}.kind(),
 		PID: root.PID, Start: root.Start, UID: callerUID,
-		Command: shorten(req.Command), Started: n.opts.Now(), Caps: store.Caps(req.Caps),
+		Command: shorten(req.Command), Started: n.opts.Now(), Caps: store.Caps(caps),
 	}, root)
 	if err != nil {
 		root.Close()
 		return control.RunGrant{}, fmt.Errorf("starting container %s: %w", name, err)
 	}
-	c.event("started", root.PID, "started by user %d with %s", callerUID, describeCaps(c.spec.Caps))
+	c.event("started", root.PID, "started by user %d with %s", callerUID, n.describeCaps(c.spec.Caps))
 	if later := notYet(req.Caps); later != "" {
 		c.event("unenforced", root.PID, "%s", later)
 	}
@@ -159,12 +164,13 @@ func (c *container) rootEnded() {
 	c.node.retire(c)
 }
 
-// retire ends a container whose weir run and sessions have all ended.
+// retire ends a container whose weir run and sessions have all ended, and of whose memory nobody has
+// anything any more.
 func (n *Node) retire(c *container) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c.mu.Lock()
-	if n.stopping || c.closed || !c.rootOver || len(c.sessions) > 0 {
+	if n.stopping || c.closed || !c.rootOver || len(c.sessions) > 0 || c.shared() > 0 {
 		c.mu.Unlock()
 		return
 	}
@@ -298,20 +304,6 @@ func shorten(command []string) []string {
 	return short
 }
 
-// checkCaps refuses caps that mean nothing.
-func checkCaps(caps control.Caps) error {
-	if m := caps.MemoryBytes; m != nil && *m <= 0 {
-		return fmt.Errorf("%w: a memory cap of %d bytes; give at least 1", control.ErrInvalid, *m)
-	}
-	if s := caps.SwapBytes; s != nil && *s < 0 {
-		return fmt.Errorf("%w: swap of %d bytes; give 0 or more", control.ErrInvalid, *s)
-	}
-	if w := caps.Weight; w != nil && (!(*w > 0) || math.IsInf(*w, 0)) {
-		return fmt.Errorf("%w: a weight of %g; give a number above 0", control.ErrInvalid, *w)
-	}
-	return nil
-}
-
 // notYet says which of the caps are kept but not enforced by this version.
 func notYet(caps control.Caps) string {
 	var kept []string
@@ -325,11 +317,4 @@ func notYet(caps control.Caps) string {
 		return ""
 	}
 	return strings.Join(kept, " and ") + ": kept, but not enforced by this version"
-}
-
-func describeCaps(caps store.Caps) string {
-	if caps.MemoryBytes == nil {
-		return "no memory cap"
-	}
-	return "a memory cap of " + size(*caps.MemoryBytes)
 }

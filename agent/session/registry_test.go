@@ -130,7 +130,8 @@ func TestDirectoriesAreClosedToOthers(t *testing.T) {
 	for path, want := range map[string]os.FileMode{
 		filepath.Dir(grant.Socket):                        0o700,
 		grant.Socket:                                      0o600,
-		filepath.Join(b.opts.RunDir, "credits"):           0o700,
+		filepath.Join(b.opts.RunDir, "grants"):            0o600,
+		filepath.Join(b.opts.RunDir, "shares"):            0o600,
 		filepath.Join(b.opts.RunDir, "agent.lock"):        0o600,
 		filepath.Join(b.opts.StateDir, "containers.json"): 0o600,
 		grant.Library:                                     0o555,

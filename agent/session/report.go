@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"weir/agent/control"
-	"weir/agent/session/proc"
 	"weir/cgo/abi"
 )
 
@@ -53,12 +52,12 @@ func (n *Node) Info(context.Context) (control.AgentInfo, error) {
 
 // Containers lists all containers, the oldest first.
 func (n *Node) Containers(context.Context) ([]control.Container, error) {
+	n.findStrays(n.list())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := n.processesForReport()
 	list := make([]control.Container, 0, len(n.containers))
 	for _, c := range n.sorted() {
-		list = append(list, c.report(all))
+		list = append(list, c.report())
 	}
 	return list, nil
 }
@@ -66,12 +65,15 @@ func (n *Node) Containers(context.Context) ([]control.Container, error) {
 // Container describes one container.
 func (n *Node) Container(_ context.Context, ref string) (control.Container, error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	c, err := n.find(ref)
+	n.mu.Unlock()
 	if err != nil {
 		return control.Container{}, err
 	}
-	return c.report(n.processesForReport()), nil
+	n.findStrays([]*container{c})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return c.report(), nil
 }
 
 // Events returns the events after a number; with wait it blocks until there is one or ctx ends.
@@ -94,31 +96,21 @@ func (n *Node) sorted() []*container {
 	return list
 }
 
-// processesForReport is a look at all processes, none if that fails: a report without it is still
-// worth having.
-func (n *Node) processesForReport() []proc.Stat {
-	all, err := proc.All()
-	if err != nil {
-		n.log.Warn("the processes cannot be listed", "error", err)
-	}
-	return all
-}
-
 // report describes the container. Called under node.mu.
-func (c *container) report(all []proc.Stat) control.Container {
+func (c *container) report() control.Container {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := control.Container{
 		ID: c.spec.ID, Name: c.spec.Name, Namespace: c.spec.Namespace, Identity: c.identity.kind(),
 		PID: c.spec.PID, Command: slices.Clone(c.spec.Command), Started: c.spec.Started,
 		Caps: control.Caps(c.spec.Caps), Refused: c.refused, Enforced: true, State: "running",
-		GPUs: []control.GPUUse{}, Sessions: []control.Session{},
+		Sessions: []control.Session{},
 	}
 	if c.rootOver {
 		r.State = "ending"
 	}
-	if strays := c.strays(all); len(strays) > 0 {
-		r.Enforced, r.Reason = false, describeStrays(strays)
+	if reason := c.unenforced(); reason != "" {
+		r.Enforced, r.Reason = false, reason
 	}
 	sessions := make([]*session, 0, len(c.sessions))
 	for _, s := range c.sessions {
@@ -127,13 +119,24 @@ func (c *container) report(all []proc.Stat) control.Container {
 	slices.SortFunc(sessions, func(a, b *session) int {
 		return cmp.Compare(a.process.PID, b.process.PID)
 	})
-	for gpu := range c.ledgers {
-		r.GPUs = append(r.GPUs, c.use(gpu, c.ledgers[gpu].Charged(), c.credit(gpu)))
-	}
+	r.GPUs = c.uses()
 	for _, s := range sessions {
 		r.Sessions = append(r.Sessions, c.reportSession(s))
 	}
 	return r
+}
+
+// uses describes what the container has on each GPU. Called under mu.
+func (c *container) uses() []control.GPUUse {
+	list := make([]control.GPUUse, 0, len(c.ledgers))
+	for gpu, l := range c.ledgers {
+		u := c.use(gpu, l.Charged(), c.credit(gpu), l.Shared())
+		for _, s := range c.sessions {
+			c.addParts(&u, s, gpu)
+		}
+		list = append(list, u)
+	}
+	return list
 }
 
 func (c *container) reportSession(s *session) control.Session {
@@ -143,11 +146,30 @@ func (c *container) reportSession(s *session) control.Session {
 		GPUs: []control.GPUUse{},
 	}
 	for gpu, l := range c.ledgers {
-		if granted := l.Granted(s.holder()); granted > 0 {
-			r.GPUs = append(r.GPUs, c.use(gpu, granted, c.unused(s, gpu)))
+		granted, exported := l.Granted(s.holder()), c.exported(s, gpu)
+		u := c.use(gpu, granted, c.unused(s, gpu), exported)
+		c.addParts(&u, s, gpu)
+		if granted > 0 || exported > 0 || u.ContextBytes > 0 {
+			r.GPUs = append(r.GPUs, u)
 		}
 	}
 	return r
+}
+
+// addParts adds what a session says that its contexts take: of what it uses, where they count. Called
+// under mu.
+func (c *container) addParts(u *control.GPUUse, s *session, gpu int) {
+	if s.usage == nil {
+		return
+	}
+	contexts, code := s.usage.Shown(gpu, uint64(c.node.gpus[gpu].known.MemoryBytes))
+	if c.node.opts.CountContext {
+		used := c.ledgers[gpu].Granted(s.holder()) - c.unused(s, gpu)
+		contexts = min(contexts, used)
+		code = min(code, used-contexts)
+	}
+	u.ContextBytes += int64(contexts)
+	u.CodeBytes += int64(code)
 }
 
 // credit is all unused credit of the container on a GPU. Called under mu.
@@ -158,10 +180,11 @@ func (c *container) credit(gpu int) (sum uint64) {
 	return sum
 }
 
-func (c *container) use(gpu int, charged, credit uint64) control.GPUUse {
+func (c *container) use(gpu int, charged, credit, shared uint64) control.GPUUse {
 	u := control.GPUUse{
-		Index: c.node.gpus[gpu].index, UUID: c.node.gpus[gpu].uuid, ChargedBytes: int64(charged),
-		UsedBytes: int64(charged - credit), CreditBytes: int64(credit),
+		Index: c.node.gpus[gpu].index, MIG: c.node.gpus[gpu].known.MIG, UUID: c.node.gpus[gpu].uuid,
+		ChargedBytes: int64(charged),
+		UsedBytes:    int64(charged - credit), CreditBytes: int64(credit), SharedBytes: int64(shared),
 	}
 	if l := c.ledgers[gpu]; l.Capped() {
 		limit := int64(l.Cap())

@@ -13,6 +13,7 @@ import (
 
 	"weir/agent/control"
 	"weir/agent/session/sessiontest"
+	"weir/agent/store"
 )
 
 func TestOrderlyRestart(t *testing.T) {
@@ -152,18 +153,36 @@ func TestUnknownLeftovers(t *testing.T) {
 	if err := os.MkdirAll(stray, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	credits := filepath.Join(b.opts.RunDir, "credits")
-	if err := os.WriteFile(filepath.Join(credits, "1-2-x"), []byte("junk"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.Remove(filepath.Join(b.opts.StateDir, "containers.json")); err != nil {
 		t.Fatal(err)
 	}
 	b.begin()
-	for _, dir := range []string{filepath.Join(b.opts.RunDir, "c"), credits} {
-		if entries, err := os.ReadDir(dir); len(entries) != 0 || err != nil {
-			t.Errorf("%s: %v, %v", dir, entries, err)
+	dir := filepath.Join(b.opts.RunDir, "c")
+	if entries, err := os.ReadDir(dir); len(entries) != 0 || err != nil {
+		t.Errorf("%s: %v, %v", dir, entries, err)
+	}
+	records, damaged := store.LoadCredits(filepath.Join(b.opts.RunDir, "grants"), b.boot)
+	if len(records) > 0 || len(damaged) > 0 {
+		t.Errorf("records %v, damaged %v", records, damaged)
+	}
+}
+
+// TestDamagedRecordsDoNotStopTheAgent: what they told is declared by the processes when they come back.
+func TestDamagedRecordsDoNotStopTheAgent(t *testing.T) {
+	b := start(t)
+	grant := b.run(100 * mib)
+	p := b.tenant(grant)
+	p.Must("alloc 0 %d", 50*mib)
+	b.end()
+	for _, name := range []string{"grants", "shares"} {
+		if err := os.WriteFile(filepath.Join(b.opts.RunDir, name), []byte("junk"), 0o600); err != nil {
+			t.Fatal(err)
 		}
+	}
+	b.begin()
+	p.Must("again")
+	if got := b.used(grant.ID); got != 50*mib {
+		t.Errorf("%d used", got)
 	}
 }
 

@@ -4,21 +4,10 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"weir/agent/session/proc"
 )
-
-// stray is a process of a container that runs without the library, or with one that cannot find the
-// agent, so no cap holds for it.
-type stray struct {
-	proc.Stat
-	why string
-}
-
-// loadTime is how long a new program may take to load the library.
-const loadTime = time.Second
 
 // rounds looks at everything now and then, for what no message and no descriptor tells: a forged
 // page of a tenant that asks for nothing, an exec while another process holds the connection open,
@@ -80,6 +69,7 @@ func (n *Node) round() {
 		byPID[st.PID] = st
 	}
 	for _, c := range containers {
+		c.findStrays(all)
 		c.lookAround(all, byPID)
 	}
 }
@@ -110,7 +100,7 @@ func (c *container) lookAround(all []proc.Stat, byPID map[int]proc.Stat) {
 				"the container's cap, and new processes of it are refused", s.program)
 		}
 	}
-	for _, x := range c.strays(all) {
+	for _, x := range c.strays {
 		if c.reported[x.ID] != x.Image {
 			c.reported[x.ID] = x.Image
 			c.event("unenforced", x.PID, "%s: %s", x.Name, x.why)
@@ -119,62 +109,3 @@ func (c *container) lookAround(all []proc.Stat, byPID map[int]proc.Stat) {
 }
 
 func (c *container) rootID() proc.ID { return proc.ID{PID: c.spec.PID, Start: c.spec.Start} }
-
-// strays lists the container's processes that run without the library. Called under mu.
-func (c *container) strays(all []proc.Stat) (found []stray) {
-	living := make(map[proc.ID]uint64)
-	for _, st := range proc.Descendants(all, c.rootID()) {
-		living[st.ID] = st.Image
-		if st.PID == c.spec.PID || st.Zombie || st.Image == 0 || c.sessions[st.ID] != nil ||
-			c.loaded[st.ID] == st.Image || proc.Age(st.Start) < loadTime {
-			continue
-		}
-		there, err := proc.Maps(st.PID, "/libweir.so")
-		switch {
-		case err != nil: // ended meanwhile, or not to be looked into
-		case there && deaf(st.PID):
-			found = append(found, stray{st, "WEIR_SOCKET was taken out of its environment, so the " +
-				"library in it does not find the agent and no cap holds for it"})
-		case there:
-			c.loaded[st.ID] = st.Image
-		default:
-			found = append(found, stray{st, whyStray(st.PID)})
-		}
-	}
-	for _, seen := range []map[proc.ID]uint64{c.loaded, c.reported} {
-		for id := range seen {
-			if _, lives := living[id]; !lives {
-				delete(seen, id)
-			}
-		}
-	}
-	return found
-}
-
-// deaf tells a program that was started with the library and without its container's socket. One
-// that has written over its environment since, as some do with their title, is not suspected.
-func deaf(pid int) bool {
-	there, err := proc.Started(pid, "LD_PRELOAD", "WEIR_SOCKET")
-	return err == nil && there[0] && !there[1]
-}
-
-// whyStray says why the library is not in a process.
-func whyStray(pid int) string {
-	switch loaded, err := proc.HasLoader(pid); {
-	case err != nil:
-		return "it runs without the library, so no cap holds for it"
-	case loaded:
-		return "it was started without LD_PRELOAD in its environment, so the library is not " +
-			"in it and no cap holds for it"
-	}
-	return "it is a static program, which cannot load the library, so no cap holds for it; link " +
-		"it dynamically"
-}
-
-func describeStrays(strays []stray) string {
-	text := fmt.Sprintf("process %d (%s): %s", strays[0].PID, strays[0].Name, strays[0].why)
-	if more := len(strays) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
-	}
-	return text
-}

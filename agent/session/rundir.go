@@ -21,7 +21,8 @@ import (
 //
 //	agent.lock             held by the agent, with its pid
 //	c/<container>/         one directory a container, with agent.sock
-//	credits/               one credit record a session
+//	grants                 what each session was granted
+//	shares                 who has which shared memory
 //	lib/<hash>/libweir.so  the library
 type runDir struct {
 	path string
@@ -59,7 +60,7 @@ func openRunDir(path string) (*runDir, error) {
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode
-	}{{path, open}, {r.containers(), pass}, {r.credits(), 0o700}} {
+	}{{path, open}, {r.containers(), pass}} {
 		if err := ownDirectory(d.path, d.mode); err != nil {
 			return nil, fmt.Errorf("run directory: %w", err)
 		}
@@ -71,7 +72,8 @@ func openRunDir(path string) (*runDir, error) {
 }
 
 func (r *runDir) containers() string         { return filepath.Join(r.path, "c") }
-func (r *runDir) credits() string            { return filepath.Join(r.path, "credits") }
+func (r *runDir) grants() string             { return filepath.Join(r.path, "grants") }
+func (r *runDir) shares() string             { return filepath.Join(r.path, "shares") }
 func (r *runDir) container(id string) string { return filepath.Join(r.containers(), id) }
 func (r *runDir) socket(id string) string    { return filepath.Join(r.container(id), socketName) }
 

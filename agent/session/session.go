@@ -66,6 +66,8 @@ type ending struct {
 	text   string
 }
 
+func (e *ending) packet() []byte { return wire.Close(e.reason, 0, e.text) }
+
 func (s *session) holder() ledger.Holder { return ledger.Holder(s.id) }
 
 func (s *session) dropUsage() {
@@ -100,9 +102,6 @@ func (p pages) close() {
 // and the pages are the caller's to close.
 func (c *container) attach(h *proc.Handle, uid uint32, out outlet, m *abi.Hello) (*session, pages,
 	*ending) {
-	if end := c.admit(h, uid); end != nil {
-		return nil, pages{}, end
-	}
 	st, err := proc.Read(h.PID)
 	if err != nil {
 		return nil, pages{}, &ending{abi.CloseIdentity, err.Error()}
@@ -120,7 +119,7 @@ func (c *container) attach(h *proc.Handle, uid uint32, out outlet, m *abi.Hello)
 	s.usage, s.inode = usage, usage.Inode()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	end := c.enter(s, c.declared(s, m))
+	end := c.enter(s, c.declared(s, m), m.Session != 0)
 	if end != nil {
 		s.dropUsage()
 		unix.Close(fd)
@@ -136,21 +135,32 @@ func (c *container) attach(h *proc.Handle, uid uint32, out outlet, m *abi.Hello)
 func (c *container) admit(h *proc.Handle, uid uint32) *ending {
 	c.mu.Lock()
 	former := c.sessions[h.ID]
-	forged, over := former != nil && former.forged, c.rootOver
+	end := c.unwelcome(former)
 	c.mu.Unlock()
-	if forged {
-		return &ending{abi.ClosePage, "this process has forged its usage page before"}
+	if former != nil && (end != nil || former.uid == uid) {
+		return end
 	}
-	if former != nil && former.uid == uid {
-		return nil
-	}
-	err := c.identity.admit(h, uid)
-	if over {
-		err = errors.New("the container's weir run has ended")
+	err := errRunOver
+	if end == nil {
+		err = c.identity.admit(h, uid)
 	}
 	if err != nil {
 		c.event("refused", h.PID, "a process that is none of the container's was refused: %v", err)
 		return &ending{abi.CloseIdentity, err.Error()}
+	}
+	return nil
+}
+
+var errRunOver = errors.New("the container's weir run has ended")
+
+// unwelcome says why a process with this former session, or none, is not to have one (again). Called
+// under mu.
+func (c *container) unwelcome(former *session) *ending {
+	switch {
+	case former == nil && c.rootOver:
+		return &ending{abi.CloseIdentity, errRunOver.Error()}
+	case former != nil && former.forged:
+		return &ending{abi.ClosePage, "this process has forged its usage page before"}
 	}
 	return nil
 }
@@ -172,12 +182,16 @@ func (c *container) declared(s *session, m *abi.Hello) []store.Grant {
 	return grants
 }
 
-// enter makes s its process's session, with these grants. Called under mu.
-func (c *container) enter(s *session, grants []store.Grant) *ending {
+// enter makes s its process's session, with these grants. A library that does not know of an earlier
+// session (it was loaded anew, by exec) has nothing that was shared in that. Called under mu.
+func (c *container) enter(s *session, grants []store.Grant, again bool) *ending {
 	former := c.sessions[s.process]
+	unwelcome := c.unwelcome(former)
 	switch {
 	case c.closed:
 		return &ending{abi.CloseShutdown, "the container has ended or the agent is stopping"}
+	case unwelcome != nil:
+		return unwelcome
 	case s.handle.Ended():
 		return &ending{abi.CloseIdentity, proc.ErrGone.Error()}
 	case former == nil && len(c.sessions) >= abi.SessionsMax:
@@ -200,6 +214,11 @@ func (c *container) enter(s *session, grants []store.Grant) *ending {
 		c.show(gpu)
 	}
 	c.sessions[s.process], c.holders[s.holder()] = s, s
+	if again {
+		c.node.shares.reconnected(c.sharer(s))
+	} else {
+		c.releaseSoon(c.node.shares.dropAll(c.sharer(s)))
+	}
 	if former != nil {
 		c.retryWaiting() // the charge is what the process declares now, which may be less
 	}
@@ -228,7 +247,6 @@ func (c *container) replace(former, s *session) {
 	c.disconnect(former, nil)
 	former.stopCheck()
 	former.dropUsage()
-	former.record.Close()
 	delete(c.pageless, former)
 	delete(c.holders, former.holder())
 	for _, l := range c.ledgers {
@@ -246,7 +264,7 @@ func (c *container) disconnect(s *session, end *ending) {
 		return
 	}
 	if end != nil {
-		s.out.last(wire.Close(end.reason, end.text))
+		s.out.last(end.packet())
 	}
 	s.out.close()
 	s.out = nil
@@ -261,7 +279,7 @@ func (c *container) detach(s *session, end *ending) {
 	s.state = detached
 	c.disconnect(s, end)
 	s.checkAfter = imageCheckFirst
-	c.checkLater(s, 0)
+	c.checkLater(s, imageCheckPatience)
 }
 
 // hungUp is called when a connection has ended; end tells why if it was the agent that ended it.
@@ -330,13 +348,10 @@ func (c *container) beginExit(s *session, why string) {
 	s.dropUsage()
 	delete(c.pageless, s)
 	s.holdUntil = time.Now().Add(exitHold)
-	var held uint64
-	for _, l := range c.ledgers {
-		held += l.Granted(s.holder())
-	}
+	c.node.shares.exits(c.sharer(s))
 	c.node.log.Debug("session ended", "container", c.spec.Name, "pid", s.process.PID, "why", why)
 	c.event("session-ended", s.process.PID, "%s: %s", s.program, why)
-	if held == 0 {
+	if len(c.heldBy(s)) == 0 {
 		c.finish(s)
 		return
 	}
@@ -345,6 +360,7 @@ func (c *container) beginExit(s *session, why string) {
 
 // finish forgets a session that holds nothing any more. Called under mu.
 func (c *container) finish(s *session) {
+	c.releaseSoon(c.node.shares.dropAll(c.sharer(s)))
 	c.node.watcher.remove(s.mark)
 	s.handle.Close()
 	if err := s.record.Remove(); err != nil {

@@ -392,6 +392,26 @@ func TestTooManySilentConnections(t *testing.T) {
 	}
 }
 
+// TestOutsidersKeepNoPlaces: more silent connections than are served, from a process that is none of
+// the container's, do not hold up one that is.
+func TestOutsidersKeepNoPlaces(t *testing.T) {
+	b := start(t)
+	inside := sessiontest.StartBelow(t)
+	grant := b.runAs(inside.Parent(), 100*mib)
+	begin := time.Now()
+	for range helloMax + 100 {
+		conn, err := sessiontest.Dial(grant.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	inside.Must("hello %s", grant.Socket)
+	if waited := time.Since(begin); waited >= helloWait {
+		t.Errorf("held up for %v", waited)
+	}
+}
+
 // TestIdentity: the socket alone admits nobody.
 func TestIdentity(t *testing.T) {
 	b := start(t)

@@ -24,9 +24,10 @@ const containersSchema = 1
 
 // Caps are a container's limits as they are kept; nil is "not set".
 type Caps struct {
-	MemoryBytes *int64   `json:"memory_bytes"`
-	SwapBytes   *int64   `json:"swap_bytes"`
-	Weight      *float64 `json:"weight"`
+	MemoryBytes *int64           `json:"memory_bytes"`
+	MemoryByGPU map[string]int64 `json:"memory_bytes_by_gpu,omitempty"` // by UUID, over MemoryBytes
+	SwapBytes   *int64           `json:"swap_bytes"`
+	Weight      *float64         `json:"weight"`
 }
 
 // Container is what is kept of one container.
@@ -136,6 +137,11 @@ func (c *Container) check() error {
 		return fmt.Errorf("its pid is %d", c.PID)
 	case c.Caps.MemoryBytes != nil && *c.Caps.MemoryBytes <= 0:
 		return fmt.Errorf("its memory cap is %d", *c.Caps.MemoryBytes)
+	}
+	for gpu, bytes := range c.Caps.MemoryByGPU {
+		if bytes <= 0 {
+			return fmt.Errorf("its memory cap on %s is %d", gpu, bytes)
+		}
 	}
 	return nil
 }

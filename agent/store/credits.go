@@ -8,59 +8,46 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// A credit record is one file for each process that has a session, of a fixed size: a header with a
-// checksum, and one row a GPU. The header is written once, in a file that is then renamed into its
-// place; a row is overwritten by one small pwrite, which a kill of the agent cannot tear, and which
-// needs no fsync: a crash of the machine ends the processes too.
+// A credit record says what a process's session was granted: a head with a checksum, and one row a
+// GPU, of which there are as many as the agent knows, in its order. The head is written with all
+// rows when the session begins; then one row at a time changes.
 //
 // A row says what the session was granted, and what it will be granted once the agent has changed
 // the credit in the session's usage page. Which of the two is the case, the page itself tells: it
 // counts the agent's changes. So whatever instruction the agent is killed at, not a byte is in
 // doubt.
-//
-// The files are written, not mapped: in a run directory of an ordinary user the tenants could
-// truncate them, and a mapping would then kill the agent.
 const (
-	recordMagic = 0x3144524352494557 // "WEIRCRD1"
+	creditsMagic = 0x3244524352494557 // "WEIRCRD2"
 	// RecordGPUs is the number of GPUs that a record has room for.
 	RecordGPUs = 64
+	// CreditsMax is how many sessions are recorded at most.
+	CreditsMax = 1 << 17
 
-	programBytes = 64
-	libraryBytes = 32
-	headerBytes  = 208 + 16*RecordGPUs
-	rowsAt       = headerBytes + 8 // after the checksum and its padding
-	rowBytes     = 3 * 8
-	recordBytes  = rowsAt + rowBytes*RecordGPUs
+	rowBytes = 3 * 8
 )
 
-// recordHeader is the constant part of a record as it lies in the file, little-endian.
-type recordHeader struct {
-	Magic     uint64
-	Boot      [36]byte
+// creditHead is the constant part of a record as it lies in the file, little-endian.
+type creditHead struct {
+	Check     uint32 // of what follows
+	ABI       uint32
 	Container [12]byte
 	PID       uint32
-	ABI       uint32
 	Start     uint64
 	Image     uint64
 	Session   uint64
 	Inode     uint64
 	Since     int64
 	UID       uint32
-	GPUs      uint32
-	Program   [programBytes]byte
-	Library   [libraryBytes]byte
-	UUIDs     [RecordGPUs][16]byte
+	_         uint32
+	Program   [64]byte
+	Library   [32]byte
 }
+
+var creditHeadBytes = binary.Size(creditHead{})
 
 // Record is what a credit record says of a session.
 type Record struct {
@@ -107,48 +94,140 @@ func (r Row) After(moves uint64) (uint64, bool) {
 	return r.Most(), false
 }
 
-// Credits is the directory of credit records. Its methods may be called at the same time for
-// different processes.
+// owner is whose record one is.
+type owner struct {
+	container string
+	pid       int
+	start     uint64
+}
+
+// Credits is the file of credit records. Its methods may be called at the same time.
 type Credits struct {
-	dir  string
-	boot string
+	uuids [][16]byte
+
+	mu      sync.Mutex
+	slots   *slots
+	records map[owner]*Credit
 }
 
-// Credit is the open record of one session.
+// Credit is the record of one session. Its methods must not be called at the same time.
 type Credit struct {
-	file *os.File
-	path string
+	credits *Credits
+	owner   owner
+	place   int
+	over    bool // removed, or replaced by a newer record of the process
 }
 
-// OpenCredits names the directory, which must exist; boot is the machine's boot id (36 characters).
-func OpenCredits(dir, boot string) *Credits { return &Credits{dir: dir, boot: boot} }
+// errOver is returned for a record that is removed or replaced.
+var errOver = errors.New("the credit record is over")
 
-// Create writes r as the record of its process in its container, in place of one that it had.
+// LoadCredits reads the records that an earlier agent has left; boot is the machine's boot id (36
+// characters). None of an earlier boot is left. A damaged one is left out, with an error in damaged.
+func LoadCredits(path, boot string) (records []Record, damaged []error) {
+	head, rows, err := readSlots(path, creditsMagic, boot, CreditsMax)
+	if err != nil {
+		return nil, []error{fmt.Errorf("reading the credit records: %w", err)}
+	}
+	if head.Count > RecordGPUs {
+		return nil, []error{fmt.Errorf("credit records of %d GPUs", head.Count)}
+	}
+	uuids := make([][16]byte, head.Count)
+	for i := range uuids {
+		copy(uuids[i][:], head.Note[16*i:])
+	}
+	for place, row := range rows {
+		r, err := decodeRecord(row, uuids)
+		if err != nil {
+			damaged = append(damaged, fmt.Errorf("credit record %d is damaged: %w", place, err))
+			continue
+		}
+		records = append(records, r)
+	}
+	return records, damaged
+}
+
+// NewCredits makes a new file of records, for a node with these GPUs. The older file stays where it is
+// until Commit: until then, what an earlier agent has left can be taken over record by record.
+func NewCredits(path, boot string, uuids [][16]byte) (*Credits, error) {
+	if len(uuids) > RecordGPUs {
+		return nil, fmt.Errorf("%d GPUs, where a credit record has room for %d", len(uuids), RecordGPUs)
+	}
+	head := slotsHead{Magic: creditsMagic, Count: uint32(len(uuids))}
+	for i, uuid := range uuids {
+		copy(head.Note[16*i:], uuid[:])
+	}
+	size := creditHeadBytes + rowBytes*len(uuids)
+	s, err := newSlots(path, head, boot, size, CreditsMax, nil)
+	if err != nil {
+		return nil, fmt.Errorf("writing the credit records: %w", err)
+	}
+	return &Credits{uuids: uuids, slots: s, records: make(map[owner]*Credit)}, nil
+}
+
+// Commit puts the new file in the place of the older one.
+func (c *Credits) Commit() error {
+	if err := c.slots.commit(); err != nil {
+		return fmt.Errorf("writing the credit records: %w", err)
+	}
+	return nil
+}
+
+// Close lets go of the file and leaves it for the next agent.
+func (c *Credits) Close() error { return c.slots.close() }
+
+// Create writes r as the record of its process in its container, in place of one that it had, in
+// one step. Its GPUs are those of the node, in the node's order.
 func (c *Credits) Create(r Record) (*Credit, error) {
 	content, err := c.encode(r)
 	if err != nil {
 		return nil, fmt.Errorf("writing the credit record of process %d: %w", r.PID, err)
 	}
-	path := filepath.Join(c.dir, recordName(r.Container, r.PID, r.Start))
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	record := &Credit{credits: c, owner: owner{r.Container, r.PID, r.Start}}
+	former := c.records[record.owner]
+	if former != nil {
+		record.place = former.place
+	} else if record.place, err = c.slots.take(); err != nil {
 		return nil, fmt.Errorf("writing a credit record: %w", err)
 	}
-	if _, err = f.Write(content); err == nil {
-		err = os.Rename(path+".new", path)
+	if err := c.slots.write(record.place, 0, content); err != nil {
+		if former == nil {
+			c.slots.give(record.place)
+		}
+		return nil, fmt.Errorf("writing a credit record: %w", err)
 	}
-	if err != nil {
-		os.Remove(path + ".new")
-		return nil, errors.Join(fmt.Errorf("writing a credit record: %w", err), f.Close())
+	if former != nil {
+		former.over = true
 	}
-	return &Credit{file: f, path: path}, nil
+	c.records[record.owner] = record
+	return record, nil
 }
 
 // Set writes the row of the GPU at this place of Record.GPUs.
-func (c *Credit) Set(gpu int, row Row) error {
-	if _, err := c.file.WriteAt(row.encode(), int64(rowsAt+rowBytes*gpu)); err != nil {
+func (r *Credit) Set(gpu int, row Row) error {
+	if r.over {
+		return errOver
+	}
+	if err := r.credits.slots.write(r.place, creditHeadBytes+rowBytes*gpu, row.encode()); err != nil {
 		return fmt.Errorf("writing a credit record: %w", err)
 	}
+	return nil
+}
+
+// Remove removes the record: its process has ended.
+func (r *Credit) Remove() error {
+	c := r.credits
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.over {
+		return errOver
+	}
+	if err := c.slots.clear(r.place); err != nil {
+		return fmt.Errorf("removing a credit record: %w", err)
+	}
+	r.over = true
+	delete(c.records, r.owner)
 	return nil
 }
 
@@ -168,123 +247,52 @@ func decodeRow(b []byte) Row {
 	}
 }
 
-// Close lets go of the record and leaves it in the directory.
-func (c *Credit) Close() error { return c.file.Close() }
-
-// Remove lets go of the record and removes it: its process has ended. A record that has been
-// replaced by a newer one of the same process must be closed instead.
-func (c *Credit) Remove() error { return errors.Join(os.Remove(c.path), c.file.Close()) }
-
-// Load reads all records. Those that a kill left unfinished, or that are of an earlier boot, are
-// removed. A damaged one is removed too, with an error in damaged that names it.
-func (c *Credits) Load() (records []Record, damaged []error, err error) {
-	entries, err := os.ReadDir(c.dir)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading credit records: %w", err)
-	}
-	for _, entry := range entries {
-		path := filepath.Join(c.dir, entry.Name())
-		r, boot, err := readRecord(path, entry.Name())
-		stale := strings.HasSuffix(path, ".new") || err == nil && boot != c.boot
-		if err == nil && !stale {
-			records = append(records, r)
-			continue
-		}
-		if err != nil && !stale {
-			damaged = append(damaged, fmt.Errorf("credit record %s is damaged: %w", path, err))
-		}
-		if err := os.RemoveAll(path); err != nil {
-			damaged = append(damaged, fmt.Errorf("removing a credit record: %w", err))
-		}
-	}
-	return records, damaged, nil
-}
-
-// Remove removes the record of a process that has ended.
-func (c *Credits) Remove(container string, pid int, start uint64) error {
-	err := os.Remove(filepath.Join(c.dir, recordName(container, pid, start)))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing a credit record: %w", err)
-	}
-	return nil
-}
-
 func (c *Credits) encode(r Record) ([]byte, error) {
-	if len(r.GPUs) > RecordGPUs {
-		return nil, fmt.Errorf("%d GPUs, where a record has room for %d", len(r.GPUs), RecordGPUs)
+	if len(r.GPUs) != len(c.uuids) {
+		return nil, fmt.Errorf("%d GPUs, where the node has %d", len(r.GPUs), len(c.uuids))
 	}
-	h := recordHeader{
-		Magic: recordMagic, PID: uint32(r.PID), ABI: uint32(r.ABI), Start: r.Start, Image: r.Image,
-		Session: r.Session, Inode: r.Inode, Since: r.Since.UnixNano(), UID: r.UID,
-		GPUs: uint32(len(r.GPUs)),
+	h := creditHead{
+		ABI: uint32(r.ABI), PID: uint32(r.PID), Start: r.Start, Image: r.Image, Session: r.Session,
+		Inode: r.Inode, Since: r.Since.UnixNano(), UID: r.UID,
 	}
-	copy(h.Boot[:], c.boot)
 	copy(h.Container[:], r.Container)
 	copy(h.Program[:], r.Program)
 	copy(h.Library[:], r.Library)
-	for i, g := range r.GPUs {
-		h.UUIDs[i] = g.UUID
-	}
-	content := make([]byte, recordBytes)
+	content := make([]byte, creditHeadBytes, creditHeadBytes+rowBytes*len(r.GPUs))
 	if _, err := binary.Encode(content, binary.LittleEndian, &h); err != nil {
 		return nil, err
 	}
-	binary.LittleEndian.PutUint32(content[headerBytes:], crc32.ChecksumIEEE(content[:headerBytes]))
+	binary.LittleEndian.PutUint32(content, crc32.ChecksumIEEE(content[4:]))
 	for i, g := range r.GPUs {
-		copy(content[rowsAt+rowBytes*i:], g.encode())
+		if g.UUID != c.uuids[i] {
+			return nil, fmt.Errorf("GPU %d is not the node's", i)
+		}
+		content = append(content, g.encode()...)
 	}
 	return content, nil
 }
 
-// readRecord reads the record at path, whose name must be that of its process.
-func readRecord(path, name string) (r Record, boot string, err error) {
-	// Without blocking, and through no link: only a plain file is ever there, unless by tampering.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return r, "", err
+func decodeRecord(content []byte, uuids [][16]byte) (r Record, err error) {
+	if len(content) < creditHeadBytes+rowBytes*len(uuids) {
+		return r, fmt.Errorf("%d bytes long", len(content))
 	}
-	defer f.Close()
-	content := make([]byte, recordBytes+1)
-	n, err := io.ReadFull(f, content)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return r, "", err
-	}
-	r, boot, err = decodeRecord(content[:n])
-	if err == nil && name != recordName(r.Container, r.PID, r.Start) {
-		err = fmt.Errorf("it is of process %d of container %s", r.PID, r.Container)
-	}
-	return r, boot, err
-}
-
-func recordName(container string, pid int, start uint64) string {
-	return fmt.Sprintf("%d-%d-%s", pid, start, container)
-}
-
-func decodeRecord(content []byte) (r Record, boot string, err error) {
-	if len(content) != recordBytes {
-		return r, "", fmt.Errorf("not %d bytes long", recordBytes)
-	}
-	var h recordHeader
+	var h creditHead
 	if _, err := binary.Decode(content, binary.LittleEndian, &h); err != nil {
-		return r, "", err
+		return r, err
 	}
-	sum := binary.LittleEndian.Uint32(content[headerBytes:])
-	if h.Magic != recordMagic || sum != crc32.ChecksumIEEE(content[:headerBytes]) {
-		return r, "", errors.New("wrong checksum")
-	}
-	if h.GPUs > RecordGPUs {
-		return r, "", fmt.Errorf("%d GPUs", h.GPUs)
+	if h.Check != crc32.ChecksumIEEE(content[4:creditHeadBytes]) {
+		return r, errors.New("wrong checksum")
 	}
 	r = Record{
 		Container: text(h.Container[:]), PID: int(h.PID), Start: h.Start, UID: h.UID,
 		Image: h.Image, Session: h.Session, Inode: h.Inode, Since: time.Unix(0, h.Since),
 		ABI: int(h.ABI), Program: text(h.Program[:]), Library: text(h.Library[:]),
 	}
-	for i := range int(h.GPUs) {
-		row := decodeRow(content[rowsAt+rowBytes*i:])
-		r.GPUs = append(r.GPUs, Grant{UUID: h.UUIDs[i], Row: row})
+	for i, uuid := range uuids {
+		row := decodeRow(content[creditHeadBytes+rowBytes*i:])
+		r.GPUs = append(r.GPUs, Grant{UUID: uuid, Row: row})
 	}
-	return r, text(h.Boot[:]), nil
+	return r, nil
 }
 
 // text is a zero-terminated string.

@@ -3,7 +3,7 @@ package store
 // Tests of what is kept: it comes back whole, or is reported as damaged.
 
 import (
-	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,8 +106,31 @@ func sampleRecord() Record {
 	}
 }
 
+// newCredits makes a file of records for the GPUs of sampleRecord.
+func newCredits(t testing.TB, path string) *Credits {
+	t.Helper()
+	credits, err := NewCredits(path, boot, [][16]byte{{1}, {2}})
+	if err == nil {
+		err = credits.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { credits.Close() })
+	return credits
+}
+
 func TestRecordsSurvive(t *testing.T) {
-	credits := OpenCredits(t.TempDir(), boot)
+	path := filepath.Join(t.TempDir(), "credits")
+	credits := newCredits(t, path)
+	check := func(what string, want ...Record) {
+		t.Helper()
+		got, damaged := LoadCredits(path, boot)
+		if diff := cmp.Diff(want, got); diff != "" || damaged != nil {
+			t.Errorf("%s: %v; records differ (-want +got):\n%s", what, damaged, diff)
+		}
+	}
+	check("in the beginning")
 	want := sampleRecord()
 	record, err := credits.Create(want)
 	if err != nil {
@@ -117,11 +140,7 @@ func TestRecordsSurvive(t *testing.T) {
 	if err := record.Set(1, want.GPUs[1].Row); err != nil {
 		t.Fatal(err)
 	}
-	if got, damaged, err := credits.Load(); err != nil || damaged != nil {
-		t.Error(damaged, err)
-	} else if diff := cmp.Diff([]Record{want}, got); diff != "" {
-		t.Errorf("records differ (-want +got):\n%s", diff)
-	}
+	check("after a change", want)
 
 	next := sampleRecord()
 	next.Session = 8
@@ -129,34 +148,79 @@ func TestRecordsSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := record.Set(0, Row{Bytes: 77}); err != nil { // the former record must not reach the new one
-		t.Fatal(err)
+	if record.Set(0, Row{Bytes: 77}) == nil || record.Remove() == nil {
+		t.Error("a former record reaches the new one")
 	}
-	if err := record.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got, damaged, err := credits.Load(); err != nil || damaged != nil {
-		t.Error(damaged, err)
-	} else if diff := cmp.Diff([]Record{next}, got); diff != "" {
-		t.Errorf("records differ after a replacement (-want +got):\n%s", diff)
-	}
+	check("after a replacement", next)
 	if err := replaced.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, err := credits.Load(); len(got) != 0 || err != nil {
-		t.Errorf("after the removal: %v, %v", got, err)
+	check("after the removal")
+	if _, err := credits.Create(want); err != nil {
+		t.Fatal(err)
+	}
+	if size := fileSize(t, path); size > slotsHeadBytes+256 {
+		t.Errorf("a place is not used again: %d bytes", size)
 	}
 }
 
-func TestRecordLayout(t *testing.T) {
-	size := binary.Size(recordHeader{})
-	if size != headerBytes || rowsAt%8 != 0 || len(Row{}.encode()) != rowBytes {
-		t.Errorf("header of %d bytes, rows at %d", size, rowsAt)
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	tooMany := sampleRecord()
-	tooMany.GPUs = make([]Grant, RecordGPUs+1)
-	if _, err := OpenCredits(t.TempDir(), boot).Create(tooMany); err == nil {
-		t.Error("a record of too many GPUs was written")
+	return info.Size()
+}
+
+// TestNewCreditsReplaceOlderOnes in one step, with another list of GPUs.
+func TestNewCreditsReplaceOlderOnes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "credits")
+	if _, err := newCredits(t, path).Create(sampleRecord()); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := NewCredits(path, boot, [][16]byte{{2}, {3}, {1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	moved := sampleRecord()
+	moved.GPUs = []Grant{{UUID: [16]byte{2}}, {UUID: [16]byte{3}}, moved.GPUs[0]}
+	if _, err := fresh.Create(moved); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := LoadCredits(path, boot); len(got) != 1 || len(got[0].GPUs) != 2 {
+		t.Errorf("before the commit: %+v", got)
+	}
+	if err := fresh.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	got, damaged := LoadCredits(path, boot)
+	if diff := cmp.Diff([]Record{moved}, got); diff != "" || damaged != nil {
+		t.Errorf("%v; records differ (-want +got):\n%s", damaged, diff)
+	}
+}
+
+func TestRecordBounds(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := NewCredits(filepath.Join(dir, "a"), boot, make([][16]byte, RecordGPUs+1)); err == nil {
+		t.Error("records of too many GPUs were made")
+	}
+	most, err := NewCredits(filepath.Join(dir, "b"), boot, make([][16]byte, RecordGPUs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer most.Close()
+	if most.slots.size > 4096 || 4096%most.slots.size != 0 {
+		t.Errorf("places of %d bytes lie across pages", most.slots.size)
+	}
+	if _, err := most.Create(sampleRecord()); err == nil {
+		t.Error("a record of other GPUs was written")
+	}
+	credits := newCredits(t, filepath.Join(dir, "c"))
+	credits.slots.used = CreditsMax
+	if _, err := credits.Create(sampleRecord()); !errors.Is(err, errFull) {
+		t.Errorf("one record too many: %v", err)
 	}
 }
 
@@ -182,69 +246,72 @@ func TestRow(t *testing.T) {
 }
 
 func TestDamagedRecordsAreReported(t *testing.T) {
-	dir := t.TempDir()
-	credits := OpenCredits(dir, boot)
-	record, err := credits.Create(sampleRecord())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer record.Close()
-	whole, err := os.ReadFile(record.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range headerBytes + 4 {
-		changed := append([]byte(nil), whole...)
-		changed[i] ^= 0x10
-		if _, _, err := decodeRecord(changed); err == nil {
-			t.Fatalf("a change of byte %d went unnoticed", i)
-		}
-	}
-	bad := filepath.Join(dir, "43-1-0123456789ab")
-	for name, content := range map[string][]byte{
-		"empty": {}, "cut": whole[:100], "long": append(whole, 0), "of another process": whole,
-	} {
-		if err := os.WriteFile(bad, content, 0o600); err != nil {
+	path := filepath.Join(t.TempDir(), "credits")
+	credits := newCredits(t, path)
+	other := sampleRecord()
+	other.PID++
+	for _, r := range []Record{sampleRecord(), other} {
+		if _, err := credits.Create(r); err != nil {
 			t.Fatal(err)
 		}
-		got, damaged, err := credits.Load()
-		if err != nil || len(damaged) != 1 || !strings.Contains(damaged[0].Error(), bad) {
-			t.Errorf("%s: the error does not name the file: %v, %v", name, damaged, err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range creditHeadBytes {
+		changed := append([]byte(nil), whole...)
+		changed[slotsHeadBytes+at] ^= 0x10
+		if err := os.WriteFile(path, changed, 0o600); err != nil {
+			t.Fatal(err)
 		}
-		if len(got) != 1 {
-			t.Errorf("%s: %d records, want the whole one", name, len(got))
+		got, damaged := LoadCredits(path, boot)
+		if len(got) != 1 || got[0].PID != other.PID || len(damaged) != 1 {
+			t.Fatalf("byte %d changed: %d records, damaged: %v", at, len(got), damaged)
 		}
-		if _, err := os.Stat(bad); err == nil {
-			t.Errorf("%s: the damaged record is still there", name)
+	}
+	for name, content := range map[string][]byte{"empty": {}, "cut": whole[:100]} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
 		}
+		got, damaged := LoadCredits(path, boot)
+		if len(got) != 0 || len(damaged) != 1 || !strings.Contains(damaged[0].Error(), path) {
+			t.Errorf("%s: %d records; the error does not name the file: %v", name, len(got), damaged)
+		}
+	}
+	if got, _ := LoadCredits(filepath.Join(t.TempDir(), "none"), boot); len(got) != 0 {
+		t.Errorf("records without a file: %v", got)
 	}
 }
 
-func TestStaleRecordsAreRemoved(t *testing.T) {
-	dir := t.TempDir()
-	record, err := OpenCredits(dir, "an earlier boot").Create(sampleRecord())
-	if err != nil {
+func TestRecordsOfEarlierBoot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "credits")
+	if _, err := newCredits(t, path).Create(sampleRecord()); err != nil {
 		t.Fatal(err)
 	}
-	record.Close()
-	if err := os.WriteFile(filepath.Join(dir, "9-9-0123456789ab.new"), []byte("cut"), 0o600); err != nil {
-		t.Fatal(err)
+	if got, damaged := LoadCredits(path, "another boot"); len(got) != 0 || damaged != nil {
+		t.Errorf("got %v, %v", got, damaged)
 	}
-	got, damaged, err := OpenCredits(dir, boot).Load()
-	if len(got) != 0 || damaged != nil || err != nil {
-		t.Errorf("got %v, %v, %v", got, damaged, err)
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
-		t.Errorf("still there: %v", entries)
+}
+
+func BenchmarkCreateAndRemove(b *testing.B) {
+	credits := newCredits(b, filepath.Join(b.TempDir(), "credits"))
+	for b.Loop() {
+		record, err := credits.Create(sampleRecord())
+		if err == nil {
+			err = record.Remove()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
 func BenchmarkSet(b *testing.B) {
-	record, err := OpenCredits(b.TempDir(), boot).Create(sampleRecord())
+	record, err := newCredits(b, filepath.Join(b.TempDir(), "credits")).Create(sampleRecord())
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer record.Close()
 	for b.Loop() {
 		if err := record.Set(1, Row{Bytes: 4096}); err != nil {
 			b.Fatal(err)

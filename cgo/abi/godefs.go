@@ -16,6 +16,7 @@ const (
 	MsgBytesMax      = C.WEIR_MSG_BYTES_MAX
 	PageBytes        = C.WEIR_PAGE_BYTES
 	SessionsMax      = C.WEIR_SESSIONS_MAX
+	SharesMax        = C.WEIR_SHARES_MAX
 	HelloMagic       = C.WEIR_HELLO_MAGIC
 	ControlMagic     = C.WEIR_CONTROL_MAGIC
 	UsageMagic       = C.WEIR_USAGE_MAGIC
@@ -50,7 +51,6 @@ const (
 	NoSuchGPU        = C.WEIR_NO_SUCH_GPU
 	ChargedElsewhere = C.WEIR_CHARGED_ELSEWHERE
 	ShareAgain       = C.WEIR_SHARE_AGAIN
-	ShareImport      = C.WEIR_SHARE_IMPORT
 	GPUCountContext  = C.WEIR_GPU_COUNT_CONTEXT
 	CloseProtocol    = C.WEIR_CLOSE_PROTOCOL
 	CloseVersion     = C.WEIR_CLOSE_VERSION
@@ -62,6 +62,13 @@ const (
 	NoteDriverOOM    = C.WEIR_NOTE_DRIVER_OOM
 	NoteUnknownGPU   = C.WEIR_NOTE_UNKNOWN_GPU
 	NoteForked       = C.WEIR_NOTE_FORKED
+	NoteBadPage      = C.WEIR_NOTE_BAD_PAGE
+	BadPageFile      = C.WEIR_BAD_PAGE_FILE
+	BadPageSeals     = C.WEIR_BAD_PAGE_SEALS
+	BadPageContents  = C.WEIR_BAD_PAGE_CONTENTS
+	ClosePass        = C.WEIR_CLOSE_PASS
+	WelcomePass      = C.WEIR_WELCOME_PASS
+	DriverOldest     = C.WEIR_DRIVER_OLDEST
 )
 
 type Header C.struct_weir_header

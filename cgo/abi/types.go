@@ -10,6 +10,7 @@ const (
 	MsgBytesMax      = 0x900
 	PageBytes        = 0x4000
 	SessionsMax      = 0x1000
+	SharesMax        = 0x10000
 	HelloMagic       = 0x52494557
 	ControlMagic     = 0x434c5452
 	UsageMagic       = 0x47535557
@@ -44,7 +45,6 @@ const (
 	NoSuchGPU        = 0x3
 	ChargedElsewhere = 0x4
 	ShareAgain       = 0x1
-	ShareImport      = 0x2
 	GPUCountContext  = 0x1
 	CloseProtocol    = 0x1
 	CloseVersion     = 0x2
@@ -56,6 +56,13 @@ const (
 	NoteDriverOOM    = 0x2
 	NoteUnknownGPU   = 0x3
 	NoteForked       = 0x4
+	NoteBadPage      = 0x5
+	BadPageFile      = 0x1
+	BadPageSeals     = 0x2
+	BadPageContents  = 0x3
+	ClosePass        = 0x1
+	WelcomePass      = 0x1
+	DriverOldest     = 0x2b20
 )
 
 type Header struct {
@@ -166,10 +173,10 @@ type Note struct {
 }
 
 type Close struct {
-	Header   Header
-	Reason   uint32
-	Reserved uint32
-	Text     [96]int8
+	Header Header
+	Reason uint32
+	Flags  uint32
+	Text   [96]int8
 }
 
 type GPUControl struct {

@@ -11,9 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The version of this file. HELLO offers a range, WELCOME names the one in use.
+// The version of this file. HELLO offers a range, WELCOME names the one in use. What lets two
+// versions that have nothing in common part in peace never changes: the header, HELLO as far as
+// abi_newest, and CLOSE.
 #define WEIR_ABI_VERSION 1u
 #define WEIR_ABI_OLDEST 1u
+// The oldest driver that is served, as cuDriverGetVersion gives it: 11.4 (driver 470), the first
+// whose cuDeviceGetUuid tells MIG instances apart.
+#define WEIR_DRIVER_OLDEST 11040u
 
 // 8 cards of 7 MIG instances and some to spare.
 #define WEIR_GPUS_MAX 64u
@@ -23,6 +28,8 @@
 #define WEIR_PAGE_BYTES 16384u
 // Sessions one container may have, connections waiting for HELLO included.
 #define WEIR_SESSIONS_MAX 4096u
+// Pieces of memory that one session may share with others at the same time.
+#define WEIR_SHARES_MAX 65536u
 // Longest futex wait of the library before it looks whether the agent is alive, in milliseconds.
 #define WEIR_WAIT_MS_MAX 100u
 
@@ -46,8 +53,8 @@ enum weir_msg_type {
     WEIR_MSG_MEASURED = 10,  // agent -> library: answer to a MEASURE
     WEIR_MSG_EXPORT = 11,    // library -> agent: memory of this session can be imported by others
     WEIR_MSG_IMPORT = 12,    // library -> agent: this session is about to import memory
-    WEIR_MSG_SHARED = 13,    // agent -> library: answer to an EXPORT or an IMPORT
-    WEIR_MSG_DROP = 14,  // library -> agent: an export was released, an import closed; no answer
+    WEIR_MSG_SHARED = 13,    // agent -> library: answer to an EXPORT, an IMPORT or a DROP
+    WEIR_MSG_DROP = 14,      // library -> agent: this session has a shared piece of memory no more
 };
 
 // What a REQUEST is for. It names the allocation in events; all kinds draw on one credit.
@@ -69,14 +76,16 @@ enum weir_verdict_code {
     WEIR_GRANTED = 1,      // granted_bytes belongs to the asking thread, outside the credit word
     WEIR_OVER_CAP = 2,     // charges + request > cap, after all unused credit was recalled
     WEIR_NO_SUCH_GPU = 3,  // the index names no GPU of the control page
-    WEIR_CHARGED_ELSEWHERE =
-        4,  // of an IMPORT: its exporter's container is charged, nothing is taken
+    // IMPORT: its exporter's container is charged, nothing is taken. EXPORT: the key is another's,
+    // nothing was moved.
+    WEIR_CHARGED_ELSEWHERE = 4,
 };
 
 // Of EXPORT, IMPORT and DROP.
 enum weir_share_flag {
-    WEIR_SHARE_AGAIN = 1 << 0,   // held since before this connection: declared anew after HELLO
-    WEIR_SHARE_IMPORT = 1 << 1,  // DROP: an import; else an export
+    // Had since before this connection and declared anew after HELLO; has no answer. A DROP with
+    // it, all else zero: all is declared, and what was not named again is had no more.
+    WEIR_SHARE_AGAIN = 1 << 0,
 };
 
 // Of a GPU in the control page.
@@ -93,12 +102,30 @@ enum weir_close_reason {
     WEIR_CLOSE_SHUTDOWN = 6,  // the agent is stopping: reconnect with back-off
 };
 
+// Of CLOSE.
+enum weir_close_flag {
+    WEIR_CLOSE_PASS = 1 << 0,  // the process is to run without caps: so the configuration has it
+};
+
+// Of WELCOME.
+enum weir_welcome_flag {
+    WEIR_WELCOME_PASS = 1 << 0,  // the same, if the library cannot use the pages
+};
+
 enum weir_note_code {
     WEIR_NOTE_REFUSED = 1,  // allocation refused without the agent (away); a = gpu, b = bytes
     WEIR_NOTE_DRIVER_OOM =
         2,  // the driver itself was out of memory below the cap; a = gpu, b = bytes
     WEIR_NOTE_UNKNOWN_GPU = 3,  // a device that the control page does not list; a = ordinal
     WEIR_NOTE_FORKED = 4,       // this process is a fork of one that used CUDA
+    WEIR_NOTE_BAD_PAGE =
+        5,  // a page of WELCOME is not to be used; a = enum weir_bad_page, b = its ABI
+};
+
+enum weir_bad_page {
+    WEIR_BAD_PAGE_FILE = 1,      // not a file of WEIR_PAGE_BYTES
+    WEIR_BAD_PAGE_SEALS = 2,     // seals are missing
+    WEIR_BAD_PAGE_CONTENTS = 3,  // no page of this version, or not the one that WELCOME means
 };
 
 // Every message begins so. `seq` of an answer is that of its question; questions never use 0.
@@ -138,7 +165,7 @@ struct weir_welcome {
         agent_wait_ms;  // how long an allocation waits for an absent agent before it is refused
     uint64_t session;
     uint32_t page_bytes;  // WEIR_PAGE_BYTES
-    uint32_t flags;       // reserved, zero
+    uint32_t flags;       // enum weir_welcome_flag
 };
 
 struct weir_request {
@@ -194,23 +221,23 @@ struct weir_share_key {
     uint8_t bytes[32];
 };
 
-// An EXPORT moves `bytes` out of what the session holds (they stay charged to its container until
-// the exporter has dropped them and no session holds an import). An IMPORT of a key that nobody is
-// known to have exported is charged to the importer, as a REQUEST is.
+// An EXPORT moves `bytes` out of what the session was granted: they stay charged to its container
+// until no session has the piece any more, its exporter or an importer. An IMPORT comes before the
+// driver is called, which alone knows how much it is. Where nobody is known to have exported the
+// key, the importer charges itself: with a REQUEST, once it knows.
 struct weir_share {
     struct weir_header header;
-    uint32_t gpu;
+    uint32_t gpu;    // UINT32_MAX where it is not known, as of an IMPORT
     uint32_t flags;  // enum weir_share_flag
-    uint64_t bytes;
+    uint64_t bytes;  // 0 where they are not known, as of an IMPORT
     struct weir_share_key key;
 };
 
 struct weir_shared {
     struct weir_header header;
-    uint32_t verdict;  // enum weir_verdict_code
-    uint32_t gpu;
-    uint64_t
-        bytes;  // GRANTED: as asked. EXPORT: no longer the session's. IMPORT: now the session's
+    uint32_t verdict;  // enum weir_verdict_code; IMPORT, GRANTED: nobody is known to be charged
+    uint32_t gpu;      // of the piece
+    uint64_t bytes;    // of the piece, where the agent knows it; else 0
 };
 
 struct weir_note {
@@ -223,8 +250,8 @@ struct weir_note {
 struct weir_close {
     struct weir_header header;
     uint32_t reason;  // enum weir_close_reason
-    uint32_t reserved;
-    char text[96];  // zero-terminated, names what was wrong
+    uint32_t flags;   // enum weir_close_flag
+    char text[96];    // zero-terminated, names what was wrong
 };
 
 // One GPU of the control page. `sequence` is odd while the agent writes the words after it.

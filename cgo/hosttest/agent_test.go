@@ -93,6 +93,13 @@ type agent struct {
 	notes    []abi.Note
 	requests []abi.Request
 	queries  int
+	shares   map[abi.ShareKey]*share
+	drops    int
+	// What the control page says of contexts, and what the answer to a MEASURE is.
+	contextBytes, measured uint64
+	countContexts          bool
+	measures               []abi.Measure
+	welcomeFlags           uint32
 	// Changes a message before it leaves, or keeps it by returning false. Called with mu held.
 	meddle func(s *session, message any, fds []int) (any, []int, bool)
 	work   sync.WaitGroup
@@ -109,7 +116,8 @@ func uuidOf(gpu int) [16]uint8 {
 // newAgent makes an agent that does not run yet.
 func newAgent(t testing.TB, caps ...uint64) *agent {
 	a := &agent{t: t, path: filepath.Join(t.TempDir(), "agent.sock"), sessions: map[int32]*session{},
-		conns: map[*net.UnixConn]bool{}, waitMS: agentWaitMS, caps: [gpus]uint64{unlimited, unlimited}}
+		shares: map[abi.ShareKey]*share{},
+		conns:  map[*net.UnixConn]bool{}, waitMS: agentWaitMS, caps: [gpus]uint64{unlimited, unlimited}}
 	copy(a.caps[:], caps)
 	t.Cleanup(a.stop)
 	return a
@@ -189,6 +197,10 @@ func (a *agent) publish() {
 		atomic.StoreUint32(a.control.word32(at+unsafe.Offsetof(abi.GPUControl{}.Holders)), holders)
 		atomic.StoreUint64(a.control.word64(at+unsafe.Offsetof(abi.GPUControl{}.Cap_bytes)), a.caps[gpu])
 		atomic.StoreUint64(a.control.word64(at+unsafe.Offsetof(abi.GPUControl{}.Charged_bytes)), charged)
+		atomic.StoreUint64(a.control.word64(at+unsafe.Offsetof(abi.GPUControl{}.Context_bytes)), a.contextBytes)
+		if a.countContexts {
+			atomic.StoreUint32(a.control.word32(at+unsafe.Offsetof(abi.GPUControl{}.Flags)), abi.GPUCountContext)
+		}
 		atomic.AddUint32(sequence, 1)
 	}
 }
@@ -198,6 +210,11 @@ func (a *agent) charged(gpu int) (bytes uint64, holders uint32) {
 		bytes += s.granted[gpu]
 		if s.granted[gpu] > 0 {
 			holders++
+		}
+	}
+	for _, one := range a.shares {
+		if one.gpu == gpu {
+			bytes += one.bytes
 		}
 	}
 	return bytes, holders

@@ -19,6 +19,7 @@ func TestUnits(t *testing.T) {
 			h.want("ok 0", "lock")
 			if b != threads {
 				h.want("ok 0", "table %d", newSeed(t))
+				h.want("ok 0", "messages %d 3000", newSeed(t))
 			}
 		})
 	}

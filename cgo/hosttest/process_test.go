@@ -182,12 +182,17 @@ func TestSignalHandlerComesBack(t *testing.T) {
 	a.balance(h, a.session(h, 1))
 }
 
-// The helper: named, its signals blocked but those of the libc, and gone with the process.
+// The helper: there once the agent is needed, named, its signals blocked but those of the libc, and
+// gone with the process.
 func TestHelperThread(t *testing.T) {
 	t.Parallel()
 	a := startAgent(t)
 	h := startHost(t, plain, a.path)
 	h.want("ok 0", "init")
+	if threads := threadsOf(t, h); threads != 1 {
+		t.Errorf("%d threads before the agent is needed", threads)
+	}
+	h.ok("alloc 512")
 	a.session(h, 1)
 	dir := "/proc/" + strconv.Itoa(h.cmd.Process.Pid) + "/task/"
 	tasks, err := os.ReadDir(dir)

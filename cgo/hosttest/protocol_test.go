@@ -55,6 +55,18 @@ func (a *agent) handle(conn *net.UnixConn, pid int32, message []byte) error {
 		answer := abi.Answer{Header: abi.Header{Type: abi.MsgAnswer, Bytes: uint16(unsafe.Sizeof(abi.Answer{})), Seq: header.Seq},
 			Gpu: query.Gpu, Free_bytes: max(a.caps[gpu], others) - others, Cap_bytes: a.caps[gpu]}
 		return a.send(s, answer, nil)
+	case abi.MsgExport, abi.MsgImport, abi.MsgDrop:
+		if answer := a.share(s, decode[abi.Share](message)); answer != nil {
+			return a.send(s, *answer, nil)
+		}
+	case abi.MsgMeasure:
+		measure := decode[abi.Measure](message)
+		a.measures = append(a.measures, measure)
+		a.contextBytes = a.measured
+		a.publish()
+		answer := abi.Measured{Header: abi.Header{Type: abi.MsgMeasured, Bytes: uint16(unsafe.Sizeof(abi.Measured{})), Seq: header.Seq},
+			Gpu: measure.Gpu, Bytes: a.measured}
+		return a.send(s, answer, nil)
 	case abi.MsgNote:
 		a.notes = append(a.notes, decode[abi.Note](message))
 	default:
@@ -79,6 +91,7 @@ func (a *agent) welcome(conn *net.UnixConn, pid int32, hello abi.Hello) error {
 	}
 	s.hello, s.hellos, s.conn = hello, s.hellos+1, conn
 	s.granted = [gpus]uint64{}
+	a.unnamed(s, hello.Session == 0)
 	for _, held := range hello.Held[:hello.Held_count] {
 		for gpu := range gpus {
 			if held.Uuid == uuidOf(gpu) {
@@ -99,7 +112,7 @@ func (a *agent) welcome(conn *net.UnixConn, pid int32, hello abi.Hello) error {
 	*s.usage.word64(8) = s.id
 	a.publish()
 	welcome := abi.Welcome{Header: abi.Header{Type: abi.MsgWelcome, Bytes: uint16(unsafe.Sizeof(abi.Welcome{})), Seq: hello.Header.Seq},
-		Abi: abi.Version, Gpu_count: gpus, Agent_wait_ms: a.waitMS, Session: s.id, Page_bytes: abi.PageBytes}
+		Abi: abi.Version, Gpu_count: gpus, Agent_wait_ms: a.waitMS, Session: s.id, Page_bytes: abi.PageBytes, Flags: a.welcomeFlags}
 	return a.send(s, welcome, []int{a.control.fd, s.usage.fd})
 }
 

@@ -14,6 +14,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -46,6 +47,10 @@ var machineFlags = map[string][]string{
 	"amd64": {"-fcf-protection=none"},
 	"arm64": {"-mno-outline-atomics"},
 }
+
+// Flags for optimizing over all files: what a call costs is a few lines each of several books. Clang would
+// need another linker for it, and the tests' stand-ins for some of the files have types of their own.
+var wholeFlags = []string{"-flto=1", "-flto-partition=one"}
 
 type listing struct {
 	Dir       string
@@ -98,20 +103,24 @@ func link(output string, instead []string) error {
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
 		return err
 	}
-	return compile(list, env, preload, output)
+	return compile(list, env, preload, len(instead) == 0, output)
 }
 
-// compile runs the compiler once over all files. The output takes the place of an older one at once: a
+// compile runs the compiler once over all files, which are the package's own or not. The output takes the place of an older one at once: a
 // file that processes have mapped must not be written over.
-func compile(list listing, env environment, preload []string, output string) error {
+func compile(list listing, env environment, preload []string, own bool, output string) error {
 	compiler := strings.Fields(env.CC)
 	if len(compiler) == 0 {
 		return errors.New("no C compiler: go env CC is empty")
 	}
 	temporary := output + ".new"
+	var whole []string
+	if own && isGCC(compiler[0]) {
+		whole = wholeFlags
+	}
 	var args []string
 	for _, part := range [][]string{
-		compiler[1:], list.CgoCFLAGS, compileFlags, machineFlags[env.GOARCH], linkFlags,
+		compiler[1:], list.CgoCFLAGS, compileFlags, whole, machineFlags[env.GOARCH], linkFlags,
 		{"-o", temporary}, list.CFiles, list.SFiles, preload,
 	} {
 		args = append(args, part...)
@@ -123,6 +132,12 @@ func compile(list listing, env environment, preload []string, output string) err
 		return fmt.Errorf("running %s: %w", compiler[0], err)
 	}
 	return os.Rename(temporary, output)
+}
+
+// isGCC reports whether a compiler is GNU's.
+func isGCC(compiler string) bool {
+	version, err := exec.Command(compiler, "--version").Output()
+	return err == nil && bytes.Contains(version, []byte("Free Software Foundation"))
 }
 
 // preloadFiles returns the sources of the folder preload that are for the given machine.

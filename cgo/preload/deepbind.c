@@ -5,6 +5,7 @@
 // only objects are touched that came with this load: the one that its handle names and what that
 // needs, as far as it is new.
 #include "driver.h"
+#include "nvml.h"
 #include "routes.h"
 #include "slots.h"
 
@@ -117,10 +118,9 @@ static void *choose_deep(const struct weir_object *object, const struct weir_slo
         if (which != WEIR_DL_COUNT &&
             is_libc_function(bound_function(object, slot, name, load), name))
             return weir_dl_entry(which);
-    } else if (name[0] == 'c' && name[1] == 'u') {
-        enum weir_fn fn = weir_fn_named(name);
-        void *wrapper = fn == WEIR_FN_NONE ? NULL : weir_wrapper(fn);
-        void *real = wrapper ? weir_driver_function(fn) : NULL;
+    } else {
+        void *wrapper = weir_hooked_wrapper(name);
+        void *real = wrapper ? weir_hooked_function(name) : NULL;
         if (real && bound_function(object, slot, name, load) == real)
             return wrapper;
     }
@@ -132,6 +132,7 @@ void weir_bind_deep(void *handle, const struct weir_loads *before) {
     if (weir_loads_now().removed != before->removed)
         load.first = 0;
     weir_driver_refresh();
+    weir_nvml_refresh();
     weir_objects_each(mark_handle, &load);
     // The host does not have the handle yet, so the marked objects stay loaded. Lookups in them are
     // made outside the walk: a thread that loads holds the locks of both in the other order.

@@ -6,6 +6,7 @@
 
 #include "callas.h"
 #include "driver.h"
+#include "nvml.h"
 #include "objects.h"
 #include "slots.h"
 
@@ -13,10 +14,12 @@
 #define RTLD_DEEPBIND 8  // of glibc; musl ignores it
 #endif
 
-// A driver export that is never hooked, and hence not exported from here: whoever finds it sees the
-// driver itself.
-#define WITNESS WEIR_FN_cuDriverGetVersion
-#define WITNESS_NAME "cuDriverGetVersion"
+// Exports that are never hooked, and hence not exported from here: whoever finds one sees the
+// driver, or NVML, itself.
+#define DRIVER_WITNESS WEIR_FN_cuDriverGetVersion
+#define DRIVER_WITNESS_NAME "cuDriverGetVersion"
+#define NVML_WITNESS WEIR_NVML_nvmlShutdown
+#define NVML_WITNESS_NAME "nvmlShutdown"
 
 static const char dl_names[WEIR_DL_COUNT][8] = {"dlsym", "dlvsym", "dlopen"};
 static void *dl_real[WEIR_DL_COUNT];
@@ -78,9 +81,46 @@ static void *ask(const struct lookup *lookup, const char *name) {
                                                                          lookup->version);
 }
 
-static bool is_driver_function(const void *found, enum weir_fn fn) {
-    return found && (found == weir_driver_function(fn) ||
-                     (weir_driver_refresh() && found == weir_driver_function(fn)));
+// A hooked function, of the driver or of NVML.
+struct hooked {
+    void *wrapper;
+    bool of_nvml;
+    unsigned fn;  // enum weir_nvml or enum weir_fn
+};
+
+// What a name means to this library. False where that is nothing.
+static bool is_hooked(const char *name, struct hooked *hooked) {
+    if (name[0] == 'c' && name[1] == 'u') {
+        enum weir_fn fn = weir_fn_named(name);
+        *hooked = (struct hooked){fn == WEIR_FN_NONE ? NULL : weir_wrapper(fn), false, fn};
+    } else if (name[0] == 'n' && name[1] == 'v') {
+        enum weir_nvml fn = weir_nvml_named(name);
+        *hooked = (struct hooked){weir_nvml_wrapper(fn), true, fn};
+    } else {
+        return false;
+    }
+    return hooked->wrapper != NULL;
+}
+
+void *weir_hooked_wrapper(const char *name) {
+    struct hooked hooked;
+    return is_hooked(name, &hooked) ? hooked.wrapper : NULL;
+}
+
+static void *real_function(bool of_nvml, unsigned fn) {
+    return of_nvml ? weir_nvml_function(fn) : weir_driver_function(fn);
+}
+
+void *weir_hooked_function(const char *name) {
+    struct hooked hooked;
+    return is_hooked(name, &hooked) ? real_function(hooked.of_nvml, hooked.fn) : NULL;
+}
+
+static bool is_real(const void *found, bool of_nvml, unsigned fn) {
+    if (found && found == real_function(of_nvml, fn))
+        return true;
+    bool there = found && (of_nvml ? weir_nvml_refresh() : weir_driver_refresh());
+    return there && found == real_function(of_nvml, fn);
 }
 
 // What the search would have gone on to, had it not found this library, which comes early in it.
@@ -89,16 +129,19 @@ static void *after_own(const struct lookup *lookup) {
                                                                          lookup->version);
 }
 
-// A driver's name that was found in this library is given where the driver itself can be seen in
+// A name that was found in this library is given where the driver, or NVML, can itself be seen in
 // that search; else what comes after this library is, mostly nothing.
-static void *find_hooked(const struct lookup *lookup, enum weir_fn fn) {
+static void *find_hooked(const struct lookup *lookup, const struct hooked *hooked) {
+    bool of_nvml = hooked->of_nvml;
     void *found = ask(lookup, lookup->name);
     if (!found)
         return NULL;
     if (!weir_own_code(found))
-        return is_driver_function(found, fn) ? weir_wrapper(fn) : found;
-    if (is_driver_function(ask(lookup, WITNESS_NAME), WITNESS) && weir_driver_function(fn))
-        return weir_wrapper(fn);
+        return is_real(found, of_nvml, hooked->fn) ? hooked->wrapper : found;
+    void *witness = ask(lookup, of_nvml ? NVML_WITNESS_NAME : DRIVER_WITNESS_NAME);
+    if (is_real(witness, of_nvml, of_nvml ? (unsigned)NVML_WITNESS : DRIVER_WITNESS) &&
+        real_function(of_nvml, hooked->fn))
+        return hooked->wrapper;
     return after_own(lookup);
 }
 
@@ -115,11 +158,9 @@ static void *route(const struct lookup *lookup, void **result) {
     const char *name = lookup->name;
     if (!lookup->real || !name)
         return lookup->real;
-    if (name[0] == 'c' && name[1] == 'u') {
-        enum weir_fn fn = weir_fn_named(name);
-        if (fn == WEIR_FN_NONE || !weir_wrapper(fn))
-            return lookup->real;
-        *result = find_hooked(lookup, fn);
+    struct hooked hooked;
+    if (is_hooked(name, &hooked)) {
+        *result = find_hooked(lookup, &hooked);
         return NULL;
     }
     if (name[0] == 'd' && name[1] == 'l' && lookup->handle != RTLD_NEXT) {

@@ -5,7 +5,7 @@
 // address as they were, or has the result itself. Invariants:
 //   - a call that weir has no business with is jumped on: the real function sees its true caller;
 //   - a name that the host's own lookup would not find is not found here either: the exported cu*
-//     names stay invisible to dlsym while the driver is not visible to the caller;
+//     (nvml*) names stay invisible to dlsym while the driver (NVML) is not visible to the caller;
 //   - nothing allocates, locks, prints or touches errno or dlerror on its own account.
 #ifndef WEIR_ROUTES_H
 #define WEIR_ROUTES_H
@@ -29,6 +29,11 @@ void *weir_dl_real(enum weir_dl which);
 
 // This library's own entry.
 void *weir_dl_entry(enum weir_dl which);
+
+// The wrapper that stands for the driver's or NVML's function of that name, NULL where it is not
+// hooked; and the function itself, NULL also where it is not loaded.
+void *weir_hooked_wrapper(const char *name);
+void *weir_hooked_function(const char *name);
 
 // Called by the entries with their three argument registers, the return address, and where to put a
 // result. Returns the function to jump to, or NULL once *result is set.

@@ -6,6 +6,7 @@
 // program looks. Costs a few nanoseconds for each reference of an object to others, and no system
 // call, unless there is such a one.
 #include "driver.h"
+#include "nvml.h"
 #include "routes.h"
 #include "slots.h"
 
@@ -16,8 +17,7 @@ static const char *weak_name(const struct weir_object *object, const ElfW(Sym) *
     const char *name = weir_object_string(object, symbol->st_name);
     if (!name || weir_dl_named(name) != WEIR_DL_COUNT)
         return name;
-    enum weir_fn fn = weir_fn_named(name);
-    return fn != WEIR_FN_NONE && weir_wrapper(fn) ? name : NULL;
+    return weir_hooked_wrapper(name) ? name : NULL;
 }
 
 static bool is_weak(const struct weir_object *object, const ElfW(Sym) * symbol) {
@@ -36,15 +36,16 @@ static int find_weak(const struct weir_object *object, void *context) {
 }
 
 // A lookup function that the C library has stays bound to this library, and so does a function of
-// the driver where that is loaded.
+// the driver, or of NVML, where that is loaded.
 static void *choose_other(const struct weir_object *object, const struct weir_slot *slot,
                           void *context) {
-    const bool *driver = context;
+    (void)context;
     const char *name = weir_own_code(slot->value) ? weak_name(object, slot->symbol) : NULL;
     if (!name)
         return slot->value;
     void *other = weir_next_function(name);
-    bool stays = weir_dl_named(name) != WEIR_DL_COUNT ? other != NULL : *driver;
+    bool dl = weir_dl_named(name) != WEIR_DL_COUNT;
+    bool stays = dl ? other != NULL : weir_hooked_function(name) != NULL;
     return stays ? slot->value : other;
 }
 
@@ -56,6 +57,5 @@ static int mend_weak(const struct weir_object *object, void *context) {
 __attribute__((constructor)) static void start(void) {
     if (!weir_objects_each(find_weak, NULL))
         return;
-    bool driver = weir_driver_refresh();
-    weir_objects_each(mend_weak, &driver);
+    weir_objects_each(mend_weak, NULL);
 }

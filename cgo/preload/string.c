@@ -69,3 +69,9 @@ size_t strlen(const char *string) {
         OPAQUE();
     return length;
 }
+
+int strcmp(const char *a, const char *b) {
+    for (; *a && *a == *b; a++, b++)
+        OPAQUE();
+    return (unsigned char)*a - (unsigned char)*b;
+}

@@ -95,8 +95,8 @@ func TestR2AskedVersionDecides(t *testing.T) {
 		"v2:cuMemAlloc:2000:0":   "0 0 weir/cuMemAlloc",
 		"v2:cuMemAlloc:3020:0":   "0 0 weir/cuMemAlloc_v2",
 		"v2:cuMemAlloc:12090:0":  "0 0 weir/cuMemAlloc_v2",
-		"v2:cuCtxCreate:12090:0": "0 0 driver/cuCtxCreate_v4",
-		"v2:cuCtxCreate:11040:0": "0 0 driver/cuCtxCreate_v3",
+		"v2:cuCtxCreate:12090:0": "0 0 weir/cuCtxCreate_v4",
+		"v2:cuCtxCreate:11040:0": "0 0 weir/cuCtxCreate_v3",
 	} {
 		if answers[query] != want {
 			t.Errorf("%s: got %q, want %q", query, answers[query], want)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -69,7 +70,7 @@ func checkImage(t *testing.T, path string) {
 	if want := []string{"dl_iterate_phdr", "environ"}; !slices.Equal(imports, want) {
 		t.Errorf("imports %v, want %v", imports, want)
 	}
-	want := []string{"dlopen", "dlsym", "dlvsym"}
+	want := append([]string{"dlopen", "dlsym", "dlvsym"}, nvmlHooks(t)...)
 	for _, row := range rows(t) {
 		if row.Kind == "HOOK" {
 			want = append(want, row.Export)
@@ -84,6 +85,19 @@ func checkImage(t *testing.T, path string) {
 		t.Errorf("needs %v (%v), want nothing", needed, err)
 	}
 	checkSegments(t, file)
+}
+
+// nvmlHooks returns NVML's functions that the library stands in front of.
+func nvmlHooks(t *testing.T) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile("../nvml.def")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile(`(?m)^NVML_HOOK\((\w+)\)$`).FindAllSubmatch(text, -1) {
+		names = append(names, string(row[1]))
+	}
+	return names
 }
 
 func checkSegments(t *testing.T, file *elf.File) {

@@ -18,7 +18,7 @@ import (
 // routeSources are the C files of the package that make up the routes, and the wrappers of these tests in
 // place of the library's.
 var routeSources = []string{
-	"objects.c", "driver.c", "host.c", "callas.c", "procaddr.c",
+	"objects.c", "driver.c", "nvml.c", "host.c", "callas.c", "procaddr.c",
 	"routes/testdata/hosts/wrappers.c",
 }
 
@@ -57,7 +57,11 @@ func buildAll() error {
 	if err := buildDriver(built, ""); err != nil {
 		return err
 	}
+	if err := buildNVML(); err != nil {
+		return err
+	}
 	driver := []string{"-L" + built, "-lcuda"}
+	nvml := []string{"-L" + built, "-l:libnvidia-ml.so.1"}
 	shared := []string{"-fPIC", "-shared"}
 	hidden := filepath.Join(built, "hidden")
 	if err := os.Mkdir(hidden, 0o755); err != nil {
@@ -81,6 +85,9 @@ func buildAll() error {
 		{"starts", "starts.c", []string{"-O2"}},
 		{"costs", "costs.c", []string{"-O2"}},
 		{"bare", "bare.c", []string{"-nostdlib", "-fPIE", "-pie"}},
+		{"nvml", "nvml.c", nil},
+		{"nvml_linked", "nvml_plugin.c", nvml},
+		{"nvml_plugin.so", "nvml_plugin.c", append(append([]string{"-Wl,-z,now,-z,relro"}, shared...), nvml...)},
 		{"libnext.so", "next.c", shared},
 		{"liballocator.so", "allocator.c", shared},
 		{"libstandin.so", "standin.c", shared},
@@ -128,6 +135,11 @@ func buildDriver(dir, lacks string) error {
 		return err
 	}
 	return nil
+}
+
+// buildNVML builds the stand-in for NVML.
+func buildNVML() error {
+	return buildHost("gcc", "libnvidia-ml.so.1", "nvml_library.c", "-fPIC", "-shared", "-Wl,-soname,libnvidia-ml.so.1")
 }
 
 // buildHost builds one file of testdata/hosts with the given compiler.

@@ -6,7 +6,7 @@
 set -euo pipefail
 # shellcheck source=tests/demo/node.sh
 . "$(dirname "$0")/../demo/node.sh"
-sections=(overhead)
+sections=(overhead managed)
 long=()
 rivals=${WEIR_BENCH_RIVALS:-}
 
@@ -27,14 +27,27 @@ overhead() {
     WEIR_NULL_UUIDS=$uuid "$weir" run --name overhead --memory 256MiB -- \
         env -u LD_PRELOAD "$top/build/bench/overhead" "${long[@]}" \
         --preload "$top/build/libweir.so" "${preloads[@]}" || failed=1
+    # The agent learns what a context takes from one on the simulated GPU: the null driver's take nothing.
+    "$weir" run -- "$top/build/bench/start" </dev/null >/dev/null
+    WEIR_NULL_UUIDS=$uuid "$weir" run --name crowd -- \
+        env -u LD_PRELOAD "$top/build/bench/crowd" --preload "$top/build/libweir.so" \
+        --agent "$node_agent" || failed=1
     "$top/build/bench/sim_launch" "$top/tests/sim/kernels/spin.ptx" || failed=1
     return "$failed"
+}
+
+# What managed memory costs on the simulated GPU, by faults and by prefetches, beside what the machine
+# file's bandwidths imply.
+managed() {
+    node_start a30
+    "$top/build/bench/managed"
 }
 
 run_section() {
     echo "== $1"
     case $1 in
     overhead) overhead ;;
+    managed) managed ;;
     *)
         echo "run.sh: no section $1 in this version; there is: ${sections[*]}" >&2
         return 2

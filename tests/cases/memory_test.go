@@ -1,10 +1,9 @@
 package cases
 
-// M rows: memory accounting and caps; D rows: devices; and what else a container may rely on.
+// M rows: memory accounting and caps; and what else a container may rely on.
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -251,37 +250,6 @@ func TestC11NothingIsPrinted(t *testing.T) {
 	}
 }
 
-// D1: CUDA_VISIBLE_DEVICES renumbers the program's devices; the charge goes to the card that is meant.
-func TestD1VisibleDevices(t *testing.T) {
-	n := node.Start(t, node.Options{Machine: "a100x4"})
-	books, err := sim.Status(n.SimDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sees := n.Bare("/usr/bin/env", "CUDA_VISIBLE_DEVICES=3", node.Build(t, "e2e/puppet"))
-	sees.Send("init")
-	sees.Line()
-	sees.Send("count")
-	if sees.Line() != "ok 1" {
-		t.Error("the simulated driver does not honour CUDA_VISIBLE_DEVICES")
-	}
-	for variable, want := range map[string]int{"2,3": 2, "3": 3, books.GPUs[1].UUID: 1} {
-		name := "d1-" + strconv.Itoa(want)
-		p := n.Puppet(node.RunOptions{Name: name, Memory: "64MiB", Env: []string{"CUDA_VISIBLE_DEVICES=" + variable}})
-		p.OK("init 0")
-		p.OK("alloc %d", 10*mib)
-		use := n.Container(name).GPUs
-		for _, gpu := range use {
-			if gpu.UsedBytes != 0 && (gpu.Index != want || gpu.UUID != books.GPUs[want].UUID || gpu.UsedBytes != 10*mib) {
-				t.Errorf("CUDA_VISIBLE_DEVICES=%s: %d bytes on GPU %d, want them on %d", variable, gpu.UsedBytes, gpu.Index, want)
-			}
-		}
-		if code := p.Code("alloc %d", 55*mib); code != outOfMemory {
-			t.Errorf("CUDA_VISIBLE_DEVICES=%s: past the cap: code %d", variable, code)
-		}
-	}
-}
-
 // A cap holds on each GPU by itself.
 func TestCapPerGPU(t *testing.T) {
 	n := node.Start(t, node.Options{Machine: "a100x4"})
@@ -294,31 +262,5 @@ func TestCapPerGPU(t *testing.T) {
 	}
 	if used, _ := n.Use("multi"); used != 4*32*mib {
 		t.Errorf("%d bytes are used on four GPUs", used)
-	}
-}
-
-// T8, as far as memory goes: 64 processes at once get their sessions and their memory.
-func TestManyStartAtOnce(t *testing.T) {
-	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
-	all := n.Puppets(64, node.RunOptions{Name: "many", Memory: "64MiB"})
-	for _, p := range all {
-		p.Tell("init")
-	}
-	for _, p := range all {
-		if code := p.Answer(); code != 0 {
-			t.Fatalf("init: code %d", code)
-		}
-		p.Tell("alloc %d", mib)
-	}
-	for _, p := range all {
-		if code := p.Answer(); code != 0 {
-			t.Errorf("one MiB of 64: code %d", code)
-		}
-	}
-	if used, charged := n.Use("many"); used != 64*mib || charged != 64*mib {
-		t.Errorf("%d bytes are used, %d charged", used, charged)
-	}
-	if sessions := n.Container("many").Sessions; len(sessions) != 64 {
-		t.Errorf("%d sessions", len(sessions))
 	}
 }

@@ -63,17 +63,20 @@ case $card in
     tell "No GPU with a CUDA driver is here, so a simulated one is used: every figure below is of it,
 and says nothing about the speed of hardware."
     sed 's/^/    /' "$node_dir/machine"
-    step=8
+    step=8 context=8
     ;;
 *)
     node_start
+    read -r size context name <<<"$card"
     # A step is about one hundredth of the card.
-    step=$((${card%% *} / 100))
-    tell "A GPU is here and is used: ${card#* } with ${card%% *}MiB."
+    step=$((size / 100))
+    tell "A GPU is here and is used: $name with ${size}MiB."
     ;;
 esac
 open_pipe
-first_cap=$((8 * step)) second_cap=$((13 * step)) inference_cap=$((6 * step))
+# What a program has for itself, beside its context and its code, which count too.
+first_cap=$((8 * step + context)) second_cap=$((13 * step + context))
+inference_cap=$((6 * step + context))
 tell "The agent runs, as uid $(id -u). Two CUDA programs start, each under a cap of its own."
 start trainer "$first_cap" "$programs/trainer" "$step" 12
 start inference "$inference_cap" "$programs/inference" $((4 * step)) "$step"

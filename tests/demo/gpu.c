@@ -47,6 +47,7 @@ static void find_all(void *library) {
     FIND(cuDeviceGet);
     FIND(cuDeviceGetName);
     FIND(cuDevicePrimaryCtxRetain);
+    FIND(cuCtxCreate_v2);
     FIND(cuCtxSetCurrent);
     FIND(cuCtxSynchronize);
     FIND(cuMemGetInfo_v2);

@@ -18,6 +18,7 @@ struct driver {
     int (*cuDeviceGet)(int *device, int ordinal);
     int (*cuDeviceGetName)(char *name, int bytes, int device);
     int (*cuDevicePrimaryCtxRetain)(void **context, int device);
+    int (*cuCtxCreate_v2)(void **context, unsigned flags, int device);
     int (*cuCtxSetCurrent)(void *context);
     int (*cuCtxSynchronize)(void);
     int (*cuMemGetInfo_v2)(size_t *free_bytes, size_t *total_bytes);

@@ -2,8 +2,8 @@
 //
 // inference MODEL_MIB BATCH_MIB: holds the model; for each batch it allocates, multiplies a matrix
 // of the model with one of the batch, compares with the product made on the CPU, and frees, until
-// its input ends. With "--probe" it only says which GPU it finds and how much memory that has, and
-// fails where there is none.
+// its input ends. With "--probe" it only says how much memory the GPU has that it finds, how much
+// of it a context takes, and what it is called, and fails where there is none.
 #include "gpu.h"
 
 #include <stdio.h>
@@ -63,11 +63,15 @@ static void serve(long mib, unsigned number) {
 
 static int probe(void) {
     char name[128];
-    size_t free_bytes, total_bytes;
+    size_t before_bytes, after_bytes, total_bytes;
+    void *context;
     gpu_open("probe");
     must("cuDeviceGetName", cu.cuDeviceGetName(name, sizeof(name), 0));
-    must("cuMemGetInfo", cu.cuMemGetInfo_v2(&free_bytes, &total_bytes));
-    printf("%zu %s\n", total_bytes >> 20, name);
+    must("cuMemGetInfo", cu.cuMemGetInfo_v2(&before_bytes, &total_bytes));
+    must("cuCtxCreate", cu.cuCtxCreate_v2(&context, 0, 0));
+    must("cuMemGetInfo", cu.cuMemGetInfo_v2(&after_bytes, &total_bytes));
+    size_t context_bytes = before_bytes > after_bytes ? before_bytes - after_bytes : 0;
+    printf("%zu %zu %s\n", total_bytes >> 20, (context_bytes >> 20) + 1, name);
     return 0;
 }
 

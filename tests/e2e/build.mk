@@ -10,7 +10,7 @@ E2E_DRIVER := $(BUILD)/bench/libcuda.so.1
 E2E_MACHINE := $(wildcard tests/sim/*.c)
 
 # Not part of `make build`: whoever only wants the demo need not wait for them.
-E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner libnext.so)
+E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner acrobat libnext.so)
 
 unit e2e chaos: $(E2E_TARGETS)
 
@@ -20,12 +20,25 @@ e2e: $(PROGRAMS_OUT)/compute $(PROGRAMS_CUDA)
 $(E2E_OUT):
 	mkdir -p $@
 
-$(addprefix $(E2E_OUT)/,puppet forger babbler spinner): $(E2E_OUT)/%: $(E2E_DIR)/%.c $(E2E_HEADERS) \
+$(E2E_OUT)/puppet: $(addprefix $(E2E_DIR)/,puppet.c puppet_context.c puppet_share.c puppet.h) $(E2E_HEADERS) \
+  $(E2E_DRIVER) | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -ldl -lpthread
+
+$(E2E_OUT)/acrobat: $(addprefix $(E2E_DIR)/,acrobat.c acrobat_memory.c acrobat_context.c acrobat_exports.c \
+  acrobat.h) $(E2E_HEADERS) \
+  $(wildcard tests/sim/driver/cuda_*abi.h) \
+  tests/sim/driver/test/test_fatbin.h $(E2E_DRIVER) | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER)
+
+$(addprefix $(E2E_OUT)/,forger babbler spinner): $(E2E_OUT)/%: $(E2E_DIR)/%.c $(E2E_HEADERS) \
   cgo/abi/weir_abi.h $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
 
-$(E2E_OUT)/troupe: $(E2E_DIR)/troupe.c | $(E2E_OUT)
-	$(CC) $(E2E_CFLAGS) -o $@ $<
+$(E2E_OUT)/churn: $(E2E_DIR)/churn.c $(E2E_HEADERS) $(E2E_DRIVER) | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -pthread -o $@ $< $(E2E_DRIVER)
+
+$(addprefix $(E2E_OUT)/,troupe guest): $(E2E_OUT)/%: $(E2E_DIR)/%.c | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $< -ldl
 
 $(E2E_OUT)/crowd: $(addprefix $(E2E_DIR)/,crowd.c racer.c board.c board.h) $(E2E_HEADERS) \
   $(E2E_MACHINE) $(wildcard tests/sim/*.h) $(E2E_DRIVER) | $(E2E_OUT)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestComputingProgramsUnderTheLibrary(t *testing.T) {
-	n := node.Start(t, node.Options{})
+	n := node.Start(t, node.Options{CountContext: true})
 	programs, err := filepath.Glob(filepath.Join(node.Root(t), "build/sim/programs/*"))
 	if err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ static uint32_t runnable_pop(struct sim_engines *e, struct sim_gpu *gpu) {
 
 static struct sim_stay *stay_of(struct sim_engines *e, uint32_t context) {
     struct sim_context *c = &e->contexts[context];
-    return &e->stays[c->process][c->gpu];
+    return &e->stays[c->process][sim_column(c->gpu)];
 }
 
 // Writes the books of a GPU up to t. The clock goes first: cut off half-way, time is lost, not
@@ -199,6 +199,16 @@ static void link_deps(struct sim_engines *e, uint32_t ref) {
     }
 }
 
+// An engine begins an operation at t, with what its managed pages cost.
+static void begin(struct sim_engines *e, uint32_t ref, uint64_t t) {
+    struct sim_item *item = item_of(e, ref);
+    if (item->begun)
+        return;
+    if (item->touches[0].kind != SIM_TOUCH_NONE)
+        item->left_ns += sim_paging_cost(e, context_of(ref), item->touches, t);
+    item->begun = 1;
+}
+
 // Gives the compute engine its next work at t.
 static void dispatch(struct sim_engines *e, struct sim_gpu *gpu, uint64_t t) {
     if (gpu->mode == SIM_SWITCHING)
@@ -231,7 +241,9 @@ static void dispatch(struct sim_engines *e, struct sim_gpu *gpu, uint64_t t) {
         gpu->mode = SIM_RUNNING;
         gpu->slice_end_ns = t + gpu->slice_ns;
     }
-    uint64_t end = t + item_of(e, e->contexts[gpu->loaded - 1].ready.head)->left_ns;
+    uint32_t ref = e->contexts[gpu->loaded - 1].ready.head;
+    begin(e, ref, t);
+    uint64_t end = t + item_of(e, ref)->left_ns;
     bool sliced = gpu->runnable.head && gpu->slice_end_ns < end;
     gpu->until_ns = sliced ? gpu->slice_end_ns : end;
 }
@@ -267,6 +279,7 @@ static void run_copiers(struct sim_engines *e, struct sim_gpu *gpu, uint64_t t) 
         }
         if (!copier->running && copier->queue.head) {
             copier->running = items_pop(e, &copier->queue);
+            begin(e, copier->running, t);
             copier->end_ns = t + item_of(e, copier->running)->left_ns;
         }
     }
@@ -297,66 +310,20 @@ void sim_engines_advance(struct sim_engines *e, uint64_t now) {
     for (;;) {
         struct sim_gpu *first = NULL;
         uint64_t when = NEVER;
-        for (unsigned i = 0; i < e->gpu_count; i++) {
-            uint64_t next = next_event(e, &e->gpus[i]);
+        for (unsigned i = 0; i < e->active_count; i++) {
+            struct sim_gpu *gpu = &e->gpus[e->active[i]];
+            uint64_t next = next_event(e, gpu);
             if (next < when) {
                 when = next;
-                first = &e->gpus[i];
+                first = gpu;
             }
         }
         if (!first || when > now)
             break;
         step(e, first, when > first->now_ns ? when : first->now_ns);
     }
-    for (unsigned i = 0; i < e->gpu_count; i++)
-        account(e, &e->gpus[i], now);
-}
-
-void sim_engines_init(struct sim_engines *e, const struct sim_config *config, uint64_t now) {
-    e->gpu_count = config->gpu_count;
-    e->reaped_ns = now;
-    for (unsigned i = 0; i < e->gpu_count; i++) {
-        const struct sim_gpu_config *c = &config->gpus[i];
-        e->gpus[i] = (struct sim_gpu){.now_ns = now,
-                                      .slice_ns = c->slice_ns,
-                                      .switch_ns = c->switch_ns,
-                                      .launch_ns = c->launch_ns,
-                                      .depth = c->queue_depth,
-                                      .until_ns = NEVER};
-    }
-}
-
-int sim_engines_open(struct sim_engines *e, uint32_t slot, uint64_t serial, uint64_t cookie,
-                     unsigned gpu, uint32_t *context) {
-    uint32_t free = SIM_CONTEXTS_MAX;
-    for (uint32_t i = 0; i < e->contexts_used; i++) {
-        struct sim_context *c = &e->contexts[i];
-        if (c->serial == serial && c->cookie == cookie) {
-            *context = i;
-            return 0;
-        }
-        if (!c->serial && free == SIM_CONTEXTS_MAX)
-            free = i;
-    }
-    if (free == SIM_CONTEXTS_MAX)
-        free = e->contexts_used;
-    if (free == SIM_CONTEXTS_MAX)
-        return EUSERS;
-    struct sim_context *c = &e->contexts[free];
-    *c = (struct sim_context){.cookie = cookie,
-                              .process = slot,
-                              .gpu = gpu,
-                              .floor = c->tail ? c->tail : 1,
-                              .tail = c->tail ? c->tail : 1};
-    __atomic_store_n(&c->serial, serial, __ATOMIC_RELEASE);
-    if (free == e->contexts_used)
-        __atomic_store_n(&e->contexts_used, free + 1, __ATOMIC_RELEASE);
-    *context = free;
-    return 0;
-}
-
-void sim_engines_close(struct sim_engines *e, uint32_t context) {
-    e->contexts[context].serial = 0;
+    for (unsigned i = 0; i < e->active_count; i++)
+        account(e, &e->gpus[e->active[i]], now);
 }
 
 int sim_engines_submit(struct sim_engines *e, uint32_t context, const struct sim_work *work,
@@ -378,13 +345,15 @@ int sim_engines_submit(struct sim_engines *e, uint32_t context, const struct sim
     for (unsigned i = 0; i < SIM_DEPS_MAX; i++)
         item->deps[i] =
             (struct sim_edge){.seq = work->deps[i].seq, .context = work->deps[i].context};
+    if (work->touches[0].kind != SIM_TOUCH_NONE)
+        memcpy(item->touches, work->touches, sizeof item->touches);
     __atomic_store_n(&c->tail, seq + 1, __ATOMIC_RELEASE);
     struct sim_stay *stay = stay_of(e, context);
     if (work->engine == SIM_ENGINE_COMPUTE) {
-        stay->books.launches++;
-        gpu->launches++;
+        stay->books.launches += !work->part;
+        gpu->launches += !work->part;
     } else if (work->engine == SIM_ENGINE_H2D || work->engine == SIM_ENGINE_D2H) {
-        stay->books.copies++;
+        stay->books.copies += !work->part;
     }
     link_deps(e, ref);
     if (!item->unmet && resolve(e, ref, now))
@@ -441,11 +410,12 @@ static void rebuild_item(struct sim_engines *e, uint32_t context, uint64_t seq) 
 // Forgets all that is derived.
 static void forget(struct sim_engines *e) {
     uint64_t now = 0;
-    for (unsigned i = 0; i < e->gpu_count; i++)
-        if (e->gpus[i].now_ns > now)
-            now = e->gpus[i].now_ns;
-    for (unsigned i = 0; i < e->gpu_count; i++) {
-        struct sim_gpu *gpu = &e->gpus[i];
+    sim_mig_activate(e);
+    for (unsigned i = 0; i < e->active_count; i++)
+        if (e->gpus[e->active[i]].now_ns > now)
+            now = e->gpus[e->active[i]].now_ns;
+    for (unsigned i = 0; i < e->active_count; i++) {
+        struct sim_gpu *gpu = &e->gpus[e->active[i]];
         gpu->now_ns = now;
         gpu->runnable = gpu->arriving = (struct sim_list){0, 0};
         memset(gpu->copiers, 0, sizeof gpu->copiers);
@@ -456,7 +426,7 @@ static void forget(struct sim_engines *e) {
             gpu->loaded = 0;
     }
     for (uint32_t i = 0; i < e->stays_used; i++)
-        for (unsigned g = 0; g < e->gpu_count; g++)
+        for (unsigned g = 0; g < SIM_COLUMNS; g++)
             e->stays[i][g].working = 0;
     for (uint32_t i = 0; i < e->contexts_used; i++) {
         struct sim_context *c = &e->contexts[i];
@@ -474,14 +444,19 @@ static void forget(struct sim_engines *e) {
     }
 }
 
+void sim_engines_repair(struct sim_engines *e) {
+    sim_residency_rebuild(&e->residency);
+    sim_engines_rebuild(e);
+}
+
 void sim_engines_rebuild(struct sim_engines *e) {
     forget(e);
     // The loaded context comes last, so that frequent repairs favour nobody.
-    for (unsigned g = 0; g < e->gpu_count; g++)
+    for (unsigned k = 0; k < e->active_count; k++)
         for (uint32_t n = 0; n < e->contexts_used; n++) {
-            uint32_t i = (n + e->gpus[g].loaded) % e->contexts_used;
+            uint32_t gpu = e->active[k], i = (n + e->gpus[gpu].loaded) % e->contexts_used;
             struct sim_context *c = &e->contexts[i];
-            if (c->serial && c->gpu == g)
+            if (c->serial && c->gpu == gpu)
                 for (uint64_t seq = c->floor; seq < c->tail; seq++)
                     rebuild_item(e, i, seq);
         }

@@ -7,7 +7,8 @@
 //   - two copy engines, first come first served, that work beside the compute engine.
 // Within a context an operation becomes ready when its dependencies are done (which is how streams
 // and events are expressed) and launch_ns after its submission at the earliest; ready kernels run
-// one after another in that order. Kernels of one context do not overlap.
+// one after another in that order. Kernels of one context do not overlap. An operation that touches
+// managed pages does so when its engine begins it; what that takes is added to its cost (paging.c).
 //
 // Invariants: an engine with ready work is never idle; busy + switch time <= wall time; the sum of
 // the processes' busy times is the GPU's; what is derived can be rebuilt from operations alone.
@@ -19,12 +20,19 @@
 void sim_engines_init(struct sim_engines *engines, const struct sim_config *config,
                       uint64_t now_ns);
 
+// Begins the books and the engine of one GPU.
+void sim_engines_start(struct sim_engines *engines, unsigned gpu,
+                       const struct sim_gpu_config *config, uint64_t now_ns);
+
 // Runs all engines up to now.
 void sim_engines_advance(struct sim_engines *engines, uint64_t now_ns);
 
 // Derives everything anew, for when a change was cut off half-way. Operations keep what is left of
 // them; the running slice and the running copy begin again.
 void sim_engines_rebuild(struct sim_engines *engines);
+
+// The same, and where managed pages lie.
+void sim_engines_repair(struct sim_engines *engines);
 
 // A context of process `slot`, or the one it already has under this cookie. EUSERS.
 int sim_engines_open(struct sim_engines *engines, uint32_t slot, uint64_t serial, uint64_t cookie,
@@ -44,5 +52,13 @@ struct sim_item *sim_engines_item(struct sim_engines *engines, uint32_t context,
 // The least time from now until the operation can be done; UINT64_MAX behind a host function.
 uint64_t sim_engines_bound(struct sim_engines *engines, uint32_t context, uint64_t seq,
                            uint64_t now_ns);
+
+// paging.c: what the managed pages of an operation cost that begins at t, in ns. They have moved.
+uint64_t sim_paging_cost(struct sim_engines *engines, uint32_t context,
+                         const struct sim_touch touches[SIM_TOUCHES_MAX], uint64_t t);
+// Pages have to go until no more than `room` bytes of them are left on a card or GPU instance, over
+// the link of `gpu`.
+void sim_paging_shrink(struct sim_engines *engines, unsigned gpu, unsigned memory, uint64_t room,
+                       uint64_t t);
 
 #endif

@@ -14,7 +14,7 @@ import (
 type lineIndex map[string]int
 
 var (
-	gpuHeader   = regexp.MustCompile(`^\s*\[\[\s*"?gpu"?\s*\]\]`)
+	listHeader  = regexp.MustCompile(`^\s*\[\[\s*"?(gpu|nvlink)"?\s*\]\]`)
 	otherHeader = regexp.MustCompile(`^\s*\[`)
 	keyStart    = regexp.MustCompile(`^\s*"?([A-Za-z0-9_-]+)"?\s*[=.]`)
 )
@@ -22,14 +22,15 @@ var (
 // findLines goes over the text line by line: one table header or key a line, as TOML has it.
 func findLines(data []byte) lineIndex {
 	lines := lineIndex{}
-	table, tables := "", 0
+	table, tables := "", map[string]int{}
 	for i, line := range strings.Split(string(data), "\n") {
+		list := listHeader.FindStringSubmatch(line)
 		switch key := keyStart.FindStringSubmatch(line); {
-		case gpuHeader.MatchString(line):
-			table = fmt.Sprintf("gpu[%d]", tables)
-			tables++
+		case list != nil:
+			table = fmt.Sprintf("%s[%d]", list[1], tables[list[1]])
+			tables[list[1]]++
 			lines.note("", table, i+1)
-			lines.note("", "gpu", i+1)
+			lines.note("", list[1], i+1)
 		case otherHeader.MatchString(line):
 			table = strings.Trim(strings.TrimSpace(line), "[] \t")
 			lines.note("", strings.SplitN(table, ".", 2)[0], i+1)

@@ -67,15 +67,19 @@ static uint64_t counted(uint64_t current) {
     return current + SIM_REGIONS;
 }
 
-// Tails go first: an operation that a running holder adds meanwhile does not exist in the copy.
+// Tails go first: an operation that a running holder adds meanwhile does not exist in the copy; nor
+// does a MIG device, which counts once its word is set.
 static void copy_engines(struct sim_engines *to, const struct sim_engines *from) {
     to->gpu_count = from->gpu_count;
     to->contexts_used = __atomic_load_n(&from->contexts_used, __ATOMIC_ACQUIRE);
     to->stays_used = from->stays_used;
     to->reaped_ns = from->reaped_ns;
+    memcpy(to->mig, from->mig, sizeof to->mig);
     memcpy(to->contexts, from->contexts, to->contexts_used * sizeof to->contexts[0]);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     memcpy(to->gpus, from->gpus, sizeof to->gpus);
+    sim_residency_copy(&to->residency, &from->residency);
+    to->plain_books = 0;
     memcpy(to->stays, from->stays, to->stays_used * sizeof to->stays[0]);
     for (uint32_t i = 0; i < to->contexts_used; i++)
         if (to->contexts[i].serial)
@@ -106,7 +110,7 @@ static void steal(struct sim_file *file, uint64_t seen) {
     }
     if (__atomic_load_n(&file->current, __ATOMIC_SEQ_CST) == seen) {
         copy_engines(spare, used);
-        sim_engines_rebuild(spare);
+        sim_engines_repair(spare);
         uint64_t next = (seen / SIM_REGIONS + 1) * SIM_REGIONS + (uint64_t)(spare - file->regions);
         __atomic_compare_exchange_n(&file->current, &seen, next, false, __ATOMIC_SEQ_CST,
                                     __ATOMIC_SEQ_CST);
@@ -121,7 +125,7 @@ static struct sim_engines *lock_current(struct sim_file *file) {
         struct sim_engines *engines = region_of(file, seen);
         int rc = lock_or_give_up(&engines->lock);
         if (rc == EOWNERDEAD) {
-            sim_engines_rebuild(engines);
+            sim_engines_repair(engines);
             rc = pthread_mutex_consistent(&engines->lock);
         }
         if (rc) {
@@ -149,6 +153,7 @@ static void reap(const struct sim_file *file, struct sim_engines *engines) {
     }
     if (found)
         sim_engines_rebuild(engines);
+    sim_managed_reap(file, engines);
 }
 
 struct sim_engines *sim_lock(struct sim_machine *machine) {
@@ -159,6 +164,8 @@ struct sim_engines *sim_lock(struct sim_machine *machine) {
         engines->reaped_ns = now;
     }
     sim_engines_advance(engines, now);
+    if (__atomic_load_n(&machine->file->managed, __ATOMIC_RELAXED))
+        sim_managed_room(machine, engines);
     return engines;
 }
 

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define PAGE 4096u  // of the host
+
 // Joins two strings. ENAMETOOLONG.
 static int join(char *out, size_t bytes, const char *a, const char *b) {
     size_t a_length = strlen(a), b_length = strlen(b);
@@ -26,16 +28,29 @@ int sim_machine_path(char *path, size_t bytes) {
     return join(path, bytes, directory && *directory ? directory : SIM_DIRECTORY, "/" SIM_FILE);
 }
 
+static uint64_t whole_pages(uint64_t bytes) {
+    uint64_t pages = (bytes + PAGE - 1) / PAGE;
+    return (pages ? pages : 1) * PAGE;
+}
+
 // Fills in defaults. EINVAL where no machine can be made of it.
 static int complete(struct sim_config *config) {
     if (!config->gpu_count || config->gpu_count > SIM_GPUS_MAX)
         return EINVAL;
     config->cuda_version = config->cuda_version ? config->cuda_version : 12020;
     config->scale = config->scale ? config->scale : 1;
+    if (!config->nvlink_bytes_per_s)
+        config->nvlink_bytes_per_s = UINT64_C(25000000000) / config->scale;
     config->driver_version[sizeof config->driver_version - 1] = 0;
     for (unsigned i = 0; i < config->gpu_count; i++) {
         struct sim_gpu_config *gpu = &config->gpus[i];
         gpu->name[sizeof gpu->name - 1] = 0;
+        if (!gpu->page_bytes)
+            gpu->page_bytes = whole_pages((2u << 20) / config->scale);
+        if (!gpu->pool_chunk_bytes)
+            gpu->pool_chunk_bytes = whole_pages((32u << 20) / config->scale);
+        gpu->fault_batch_ns = gpu->fault_batch_ns ? gpu->fault_batch_ns : 35000;
+        gpu->fault_batch_pages = gpu->fault_batch_pages ? gpu->fault_batch_pages : 1;
         gpu->queue_depth = gpu->queue_depth ? gpu->queue_depth : SIM_QUEUE_MAX;
         gpu->slice_ns = gpu->slice_ns ? gpu->slice_ns : 1024000;
         gpu->memory_bytes = gpu->memory_bytes / SIM_GRANULE * SIM_GRANULE;
@@ -44,7 +59,8 @@ static int complete(struct sim_config *config) {
         gpu->context_bytes = (gpu->context_bytes + SIM_GRANULE - 1) / SIM_GRANULE * SIM_GRANULE;
         if (gpu->queue_depth > SIM_QUEUE_MAX || !gpu->memory_bytes ||
             gpu->context_bytes >= gpu->memory_bytes || !gpu->h2d_bytes_per_s ||
-            !gpu->d2h_bytes_per_s || !gpu->memory_bytes_per_s || !gpu->sm_count)
+            !gpu->d2h_bytes_per_s || !gpu->memory_bytes_per_s || !gpu->sm_count ||
+            gpu->page_bytes % PAGE || gpu->pool_chunk_bytes % PAGE || !sim_mig_sane(&gpu->mig))
             return EINVAL;
     }
     return 0;
@@ -61,6 +77,7 @@ static int fill(struct sim_file *file, const struct sim_config *config) {
     file->config = *config;
     file->bytes = sizeof *file;
     file->created_ns = sim_now_ns();
+    file->shares = file->created_ns << 16;  // machines do not come so close to each other
     sim_engines_init(&file->regions[0], config, file->created_ns);
     file->layout = SIM_LAYOUT;
     file->magic = SIM_MAGIC;
@@ -114,8 +131,22 @@ static bool sane(const struct sim_file *file) {
         const struct sim_engines *engines = &file->regions[i];
         bool unused = i && !engines->gpu_count;
         if ((!unused && engines->gpu_count != config.gpu_count) ||
-            engines->contexts_used > SIM_CONTEXTS_MAX || engines->stays_used > SIM_PROCESSES_MAX)
+            engines->contexts_used > SIM_CONTEXTS_MAX || engines->stays_used > SIM_PROCESSES_MAX ||
+            engines->active_count > SIM_UNITS_MAX ||
+            engines->residency.owners_used > SIM_PROCESSES_MAX ||
+            engines->residency.blocks_used > SIM_BLOCKS_MAX)
             return false;
+        for (uint32_t k = 0; k < engines->active_count; k++)
+            if (engines->active[k] >= SIM_UNITS_MAX)
+                return false;
+        for (uint32_t card = 0; card < config.gpu_count; card++) {
+            struct sim_mig_state state;
+            sim_mig_read(engines, card, &state);
+            for (uint32_t k = 0; k < SIM_MIG_SLICES; k++)
+                if (state.instance[k] > config.gpus[card].mig.profile_count ||
+                    state.compute[k] > SIM_MIG_SLICES)
+                    return false;
+        }
     }
     return true;
 }
@@ -152,6 +183,7 @@ int sim_machine_open(const char *path, struct sim_machine **machine) {
         return ENOMEM;
     }
     (*machine)->file = file;
+    pthread_mutex_init(&(*machine)->ledger_lock, NULL);
     return 0;
 }
 
@@ -159,6 +191,7 @@ void sim_machine_close(struct sim_machine *machine) {
     if (!machine)
         return;
     munmap(machine->file, sizeof *machine->file);
+    free(machine->ledger);
     free(machine);
 }
 
@@ -168,7 +201,8 @@ const struct sim_config *sim_machine_config(const struct sim_machine *machine) {
 
 int sim_machine_gpu(struct sim_machine *machine, unsigned index, struct sim_gpu_state *state) {
     struct sim_file *file = machine->file;
-    if (index >= file->config.gpu_count)
+    struct sim_gpu_config config;
+    if (sim_gpu_describe(machine, index, &config))
         return EINVAL;
     struct sim_engines *engines;
     do {
@@ -186,15 +220,8 @@ int sim_machine_gpu(struct sim_machine *machine, unsigned index, struct sim_gpu_
     uint64_t free_bytes;
     sim_memory_info(machine, index, &free_bytes, &state->memory_bytes);
     state->used_bytes = state->memory_bytes - free_bytes;
-    uint32_t used = __atomic_load_n(&file->processes_used, __ATOMIC_ACQUIRE);
-    for (uint32_t i = 0; i < used; i++) {
-        uint64_t serial = __atomic_load_n(&file->processes[i].serial, __ATOMIC_ACQUIRE);
-        if (!sim_process_alive(file, i, serial))
-            continue;
-        uint32_t contexts = __atomic_load_n(&file->contexts[index][i], __ATOMIC_ACQUIRE);
-        state->contexts += contexts;
-        state->processes += contexts != 0;
-    }
+    state->resident_bytes = sim_managed_resident(machine, index);
+    sim_memory_users(machine, index, &state->contexts, &state->processes);
     return 0;
 }
 
@@ -209,20 +236,19 @@ int sim_machine_process(struct sim_machine *machine, unsigned slot,
     do {
         engines = sim_lock(machine);
         state->serial = __atomic_load_n(&process->serial, __ATOMIC_ACQUIRE);
-        for (unsigned i = 0; i < file->config.gpu_count; i++)
+        sim_managed_reap(file, engines);
+        for (unsigned i = 0; i < SIM_COLUMNS; i++) {
             state->gpus[i].books = engines->stays[slot][i].books;
+            if (slot < engines->residency.owners_used)
+                state->gpus[i].managed = engines->residency.owners[slot].books[i];
+        }
     } while (!sim_unlock(machine, engines));
     state->pid = process->pid;
     state->joined_ns = process->joined_ns;
     memcpy(state->name, process->name, sizeof state->name - 1);
     state->alive = sim_process_alive(file, slot, state->serial);
-    for (unsigned i = 0; state->alive && i < file->config.gpu_count; i++) {
-        struct sim_process_gpu *gpu = &state->gpus[i];
-        uint64_t held = __atomic_load_n(&file->held[i][slot], __ATOMIC_ACQUIRE);
-        gpu->contexts = __atomic_load_n(&file->contexts[i][slot], __ATOMIC_ACQUIRE);
-        gpu->context_bytes = gpu->contexts * file->config.gpus[i].context_bytes;
-        gpu->context_bytes = gpu->context_bytes < held ? gpu->context_bytes : held;
-        gpu->allocated_bytes = held - gpu->context_bytes;
-    }
+    state->unit = sim_attached_unit(__atomic_load_n(&process->attached, __ATOMIC_ACQUIRE));
+    if (state->alive)
+        sim_memory_of(machine, slot, state->gpus);
     return 0;
 }

@@ -34,6 +34,17 @@ type Machine struct {
 	Driver string // version of the driver, such as "535.309.01"
 	CUDA   int    // as cuDriverGetVersion gives it: 12020 is CUDA 12.2
 	GPUs   []GPU
+
+	HostBytes    int64 // most managed memory of all processes together; 0: what the host has
+	NVLinkRate   int64 // of one link, one way; 0: 25 GB/s
+	NVLinks      []NVLink
+	NoPeerAccess bool // no card can reach another's memory
+}
+
+// NVLink is a number of links between each two of some GPUs.
+type NVLink struct {
+	GPUs  []int
+	Links int
 }
 
 // GPU describes one GPU. Sizes, and rates per second, are the real card's: unscaled.
@@ -48,7 +59,8 @@ type GPU struct {
 	ClockKHz             int64
 	MemoryClockKHz       int64
 	MemoryBusBits        int64
-	MemoryBytes          int64
+	MemoryBytes          int64 // of the card
+	ReservedBytes        int64 // of it, what the driver keeps for itself
 	ContextBytes         int64 // device memory that one context takes
 	HostToDeviceRate     int64
 	DeviceToHostRate     int64
@@ -61,6 +73,19 @@ type GPU struct {
 	KernelThreadPicosecs int64         // what each thread of a kernel adds
 	ContextCreate        time.Duration // how long making a context takes its process
 	QueueDepth           int64         // operations in flight, a context
+	PageBytes            int64         // of managed memory and of cuMemCreate; 0: 2 MiB
+	PoolChunkBytes       int64         // by which memory pools grow; 0: 32 MiB
+	FaultBatch           int64         // managed pages that one batch of faults serves; 0: 1
+	FaultBatchLatency    time.Duration // of one batch, transfer apart; 0: 35 us
+	PCIePath             []uint8       // host bridge, then switches; nil: a bridge a NUMA node
+	MIG                  *Geometry     // nil: it cannot be divided
+	MIGInstances         []Instance    // it is divided into these from the beginning
+}
+
+// Instance is a GPU instance to be made, with one compute instance that has all of it.
+type Instance struct {
+	Profile string
+	Start   int // memory slice; -1: the machine chooses
 }
 
 // PCI is where a GPU sits; its function is 0.
@@ -75,12 +100,12 @@ func (p PCI) String() string {
 
 // UUIDString is the UUID as NVML writes it: "GPU-…".
 func (g GPU) UUIDString() string {
-	return uuidString(g.UUID)
+	return uuidString("GPU", g.UUID)
 }
 
-func uuidString(uuid [16]byte) string {
+func uuidString(kind string, uuid [16]byte) string {
 	digits := hex.EncodeToString(uuid[:])
-	return "GPU-" + strings.Join([]string{digits[:8], digits[8:12], digits[12:16], digits[16:20],
+	return kind + "-" + strings.Join([]string{digits[:8], digits[8:12], digits[12:16], digits[16:20],
 		digits[20:]}, "-")
 }
 
@@ -113,6 +138,7 @@ func ParseMachine(file string, data []byte) (*Machine, error) {
 	machine := &Machine{Name: name}
 	readKeys(&reader, "", machineKeys, machine, document)
 	reader.gpus(machine, document["gpu"])
+	reader.nvlinks(machine, document["nvlink"])
 	if len(reader.mistakes) > 0 {
 		return nil, slices.MinFunc(reader.mistakes, compareMistakes)
 	}
@@ -208,6 +234,11 @@ func (r *reader) gpus(machine *Machine, value any) {
 				len(kind.numaNodes), kind.count)
 			return
 		}
+		if kind.pciePaths != nil && len(kind.pciePaths) != kind.count {
+			r.mistake(table, "pcie_path", "%d paths for %d GPUs; want one, or one a GPU",
+				len(kind.pciePaths), kind.count)
+			return
+		}
 		r.sizes(table, machine.Scale, kind)
 		machine.addGPUs(kind)
 		r.addresses(table, machine.GPUs, kind.count)
@@ -220,13 +251,33 @@ func (r *reader) sizes(table string, scale int64, kind gpuTable) {
 	if scale == 0 || kind.MemoryBytes == 0 || kind.ContextBytes == 0 {
 		return
 	}
-	memory := kind.MemoryBytes / scale / granule * granule
+	if kind.ReservedBytes >= kind.MemoryBytes {
+		r.mistake(table, "reserved_memory", "%d bytes leave nothing of the card's %d; want less",
+			kind.ReservedBytes, kind.MemoryBytes)
+		return
+	}
+	forPrograms := kind.MemoryBytes - kind.ReservedBytes
+	memory := forPrograms / scale / granule * granule
 	if memory == 0 {
 		r.mistake(table, "memory", "%d bytes are less than %d at scale 1/%d; want more",
 			kind.MemoryBytes, granule, scale)
 	} else if kind.ContextBytes/scale >= memory {
 		r.mistake(table, "context_memory", "%d bytes leave nothing of the card's %d; want less",
 			kind.ContextBytes, kind.MemoryBytes)
+	}
+	if kind.MIG == nil {
+		if len(kind.MIGInstances) > 0 {
+			r.mistake(table, "mig_instances", "there are none without the key mig, the card's model")
+		}
+		return
+	}
+	r.instances(table, scale, kind)
+	for _, profile := range kind.MIG.Profiles {
+		if bytes := kind.MIG.memoryBytes(profile, kind.MemoryBytes); bytes > forPrograms {
+			r.mistake(table, "mig", "instances of profile %s have %d bytes, the card has %d; want "+
+				"the model of this card", profile.Name, bytes, forPrograms)
+			return
+		}
 	}
 }
 
@@ -255,6 +306,9 @@ func (m *Machine) addGPUs(kind gpuTable) {
 		}
 		if kind.numaNodes != nil {
 			gpu.NUMANode = kind.numaNodes[i]
+		}
+		if kind.pciePaths != nil {
+			gpu.PCIePath = kind.pciePaths[i]
 		}
 		m.GPUs = append(m.GPUs, gpu)
 	}

@@ -149,9 +149,25 @@ func TestBadMachineFiles(t *testing.T) {
 		{"scale", `scale = "2/64"`, []string{"scale", `a fraction from "1/1" to "1/65536"`}},
 		{"scale", `scale = "1/0"`, []string{"scale", "a fraction"}},
 		{"scale", `scale = 0.015625`, []string{"scale", "a fraction"}},
-		{"scale", `scales = "1/64"`, []string{"scales", "unknown key", "scale, driver, cuda, gpu"}},
+		{"scale", `scales = "1/64"`, []string{"scales", "unknown key", "known here: scale, driver,"}},
 		{"driver", `driver = "535"`, []string{"driver", "a version such as"}},
 		{"cuda", `cuda = 12.2`, []string{"cuda", "a version such as"}},
+		{"mig", `mig = "A30"`, []string{"mig", `"A30" is not a model`, "known: A30-24GB, A100-40GB"}},
+		{"mig", `mig = "A100-40GB"`, []string{"mig", "profile 7g.40gb", "the model of this card"}},
+		{"mig", `mig = 1`, []string{"mig", "1 is not a model"}},
+		{"mig", `reserved_memory = "24GiB"`, []string{"reserved_memory", "leave nothing"}},
+		{"uvm_page", `uvm_page = "0"`, []string{"uvm_page", "want a size"}},
+		{"pool_chunk", `pool_chunk = 2.5`, []string{"pool_chunk", "whole number of bytes"}},
+		{"fault_batch", `fault_batch = 0`, []string{"fault_batch", "0 is not a number from 1"}},
+		{"fault_batch_latency", `fault_batch_latency = "0us"`, []string{"too small"}},
+		{"mig", `pcie_path = "0/0"`, []string{"pcie_path", "switches count from 1"}},
+		{"mig", `pcie_path = "0/1/2/3/4"`, []string{"pcie_path", "at most 3"}},
+		{"mig", `pcie_path = ["0/1", "0/1"]`, []string{"pcie_path", "2 paths for 1 GPUs"}},
+		{"mig", `pcie_path = 256`, []string{"pcie_path", "a path such as"}},
+		{"cuda", `peer_access = "yes"`, []string{"peer_access", `"yes" is not true or false`}},
+		{"cuda", `host_memory = "0"`, []string{"host_memory", "want a size"}},
+		{"cuda", `nvlink_bandwidth = "25GiB"`, []string{"nvlink_bandwidth", "want a rate"}},
+		{"mig", `[[nvlink]]`, []string{"missing; want two GPUs or more"}},
 		{"[[gpu]]", `[gpu]`, []string{"gpu", "want [[gpu]]"}},
 		{"[[gpu]]", `[[gpus]]`, []string{"gpus", "unknown key"}},
 	}
@@ -189,13 +205,44 @@ func TestMissingAndTooManyGPUs(t *testing.T) {
 	for want, text := range map[string]string{
 		":1: gpu: missing; want one [[gpu]] table":       head,
 		":8: gpu: want [[gpu]]":                          head + "gpu = []\n",
-		":35: pci: GPU 1 would be at 0000:3b:00.0 like":  head + gpu + "\n" + gpu,
+		":42: pci: GPU 1 would be at 0000:3b:00.0 like":  head + gpu + "\n" + gpu,
 		": count: 18 GPUs in all; a machine has 1 to 16": head + nine + nine,
 		": gpu: want [[gpu]]":                            head + "gpu = 3\n",
 	} {
 		_, err := ParseMachine("bad.toml", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+}
+
+func TestNVLinks(t *testing.T) {
+	four := strings.Replace(sample(t), "name ", "count = 4\nname ", 1) + "\n"
+	machine, err := ParseMachine("linked.toml", []byte(four+
+		"[[nvlink]]\ngpus = [0, 1, 2]\nlinks = 2\n[[nvlink]]\ngpus = [3, 2]\nlinks = 3\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := machine.linksBetween()
+	for pair, want := range map[[2]int]int{{0, 1}: 2, {1, 2}: 2, {2, 3}: 3, {3, 2}: 3, {0, 3}: 0, {1, 1}: 0} {
+		if got := links[pair[0]][pair[1]]; got != want {
+			t.Errorf("%d links between %v, want %d", got, pair, want)
+		}
+	}
+	last := strings.Count(four, "\n") + 2
+	for text, want := range map[string]string{
+		"[[nvlink]]\ngpus = [0]\nlinks = 2\n":      "gpus: [0] is not two GPUs or more",
+		"[[nvlink]]\ngpus = [0, 0]\nlinks = 2\n":   "gpus: [0 0] is not two GPUs or more",
+		"[[nvlink]]\ngpus = [0, 4]\nlinks = 2\n":   "gpus: there is no GPU 4; the machine has 4",
+		"[[nvlink]]\ngpus = [0, 16]\nlinks = 2\n":  "gpus: [0 16] is not two GPUs or more",
+		"[[nvlink]]\ngpus = [0, 1, 2]\nlinks = 10": "links: GPU 0 would have 20 links",
+		"[[nvlink]]\ngpus = [0, 1]\nlink = 1":      "link: unknown key; known here: gpus, links",
+	} {
+		_, err := ParseMachine("bad.toml", []byte(four+text))
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), fmt.Sprintf("bad.toml:%d: ", last)) &&
+				!strings.HasPrefix(err.Error(), fmt.Sprintf("bad.toml:%d: ", last+1)) {
+			t.Errorf("error %v does not say %q at line %d", err, want, last)
 		}
 	}
 }

@@ -28,7 +28,8 @@ type key[T any] struct {
 type gpuTable struct {
 	GPU
 	count     int
-	numaNodes []int // one for each, or nil
+	numaNodes []int     // one for each, or nil
+	pciePaths [][]uint8 // likewise
 }
 
 const scaleMax = 1 << 16
@@ -41,7 +42,12 @@ var machineKeys = []key[Machine]{
 	{name: "scale", wanted: scaleWanted, set: setScale},
 	{name: "driver", wanted: driverWanted, set: setDriver},
 	{name: "cuda", wanted: cudaWanted, set: setCUDA},
+	optional(size("host_memory", 1, func(m *Machine, n int64) { m.HostBytes = n })),
+	optional(truth("peer_access", func(m *Machine, on bool) { m.NoPeerAccess = !on })),
+	optional(measured("nvlink_bandwidth", atLeastOne(rates),
+		func(m *Machine, n int64) { m.NVLinkRate = n })),
 	{name: "gpu", wanted: "one [[gpu]] table a GPU, or one with a count"},
+	optional(key[Machine]{name: "nvlink", wanted: nvlinkWanted}),
 }
 
 var gpuKeys = []key[gpuTable]{
@@ -55,8 +61,9 @@ var gpuKeys = []key[gpuTable]{
 	measured("memory_clock", atLeastOne(frequencies),
 		func(g *gpuTable, n int64) { g.MemoryClockKHz = n }),
 	number("memory_bus", 1, 1<<16, func(g *gpuTable, n int64) { g.MemoryBusBits = n }),
-	size("memory", func(g *gpuTable, n int64) { g.MemoryBytes = n }),
-	size("context_memory", func(g *gpuTable, n int64) { g.ContextBytes = n }),
+	size("memory", 1, func(g *gpuTable, n int64) { g.MemoryBytes = n }),
+	optional(size("reserved_memory", 0, func(g *gpuTable, n int64) { g.ReservedBytes = n })),
+	size("context_memory", 1, func(g *gpuTable, n int64) { g.ContextBytes = n }),
 	measured("host_to_device", atLeastOne(rates),
 		func(g *gpuTable, n int64) { g.HostToDeviceRate = n }),
 	measured("device_to_host", atLeastOne(rates),
@@ -71,6 +78,14 @@ var gpuKeys = []key[gpuTable]{
 		func(g *gpuTable, n int64) { g.KernelThreadPicosecs = n }),
 	span("context_create", times, func(g *gpuTable, d time.Duration) { g.ContextCreate = d }),
 	number("queue_depth", 1, 1024, func(g *gpuTable, n int64) { g.QueueDepth = n }),
+	optional(size("uvm_page", 1, func(g *gpuTable, n int64) { g.PageBytes = n })),
+	optional(size("pool_chunk", 1, func(g *gpuTable, n int64) { g.PoolChunkBytes = n })),
+	optional(number("fault_batch", 1, 1<<20, func(g *gpuTable, n int64) { g.FaultBatch = n })),
+	optional(span("fault_batch_latency", atLeastOne(times),
+		func(g *gpuTable, d time.Duration) { g.FaultBatchLatency = d })),
+	optional(key[gpuTable]{name: "pcie_path", wanted: pathWanted, set: setPaths}),
+	optional(key[gpuTable]{name: "mig", wanted: migWanted, set: setMIG}),
+	optional(key[gpuTable]{name: "mig_instances", wanted: instancesWanted, set: setInstances}),
 }
 
 func optional[T any](k key[T]) key[T] {
@@ -78,23 +93,35 @@ func optional[T any](k key[T]) key[T] {
 	return k
 }
 
-func number(name string, least, most int64, put func(*gpuTable, int64)) key[gpuTable] {
+func number[T any](name string, least, most int64, put func(*T, int64)) key[T] {
 	wanted := fmt.Sprintf("a number from %d to %d", least, most)
-	return key[gpuTable]{name: name, wanted: wanted, set: func(g *gpuTable, value any) error {
+	return key[T]{name: name, wanted: wanted, set: func(target *T, value any) error {
 		n, isInteger := value.(int64)
 		if !isInteger || n < least || n > most {
 			return fmt.Errorf("%s is not %s", given(value), wanted)
 		}
-		put(g, n)
+		put(target, n)
 		return nil
 	}}
 }
 
-func measured(name string, q quantity, put func(*gpuTable, int64)) key[gpuTable] {
-	return key[gpuTable]{name: name, wanted: q.wanted, set: func(g *gpuTable, value any) error {
+func truth[T any](name string, put func(*T, bool)) key[T] {
+	const wanted = "true or false"
+	return key[T]{name: name, wanted: wanted, set: func(target *T, value any) error {
+		on, isBool := value.(bool)
+		if !isBool {
+			return fmt.Errorf("%s is not %s", given(value), wanted)
+		}
+		put(target, on)
+		return nil
+	}}
+}
+
+func measured[T any](name string, q quantity, put func(*T, int64)) key[T] {
+	return key[T]{name: name, wanted: q.wanted, set: func(target *T, value any) error {
 		n, err := q.parse(fmt.Sprint(value))
 		if err == nil {
-			put(g, n)
+			put(target, n)
 		}
 		return err
 	}}
@@ -104,15 +131,15 @@ func span(name string, q quantity, put func(*gpuTable, time.Duration)) key[gpuTa
 	return measured(name, q, func(g *gpuTable, n int64) { put(g, time.Duration(n)) })
 }
 
-func size(name string, put func(*gpuTable, int64)) key[gpuTable] {
+func size[T any](name string, least int64, put func(*T, int64)) key[T] {
 	wanted := `a size such as "24GiB"`
-	return key[gpuTable]{name: name, wanted: wanted, set: func(g *gpuTable, value any) error {
+	return key[T]{name: name, wanted: wanted, set: func(target *T, value any) error {
 		bytes, err := config.ParseSize(fmt.Sprint(value))
-		if err == nil && (bytes == 0 || bytes > quantityMax) {
+		if err == nil && (bytes < least || bytes > quantityMax) {
 			err = fmt.Errorf("%s is not between 1 byte and 1PiB; want %s", given(value), wanted)
 		}
 		if err == nil {
-			put(g, bytes)
+			put(target, bytes)
 		}
 		return err
 	}}

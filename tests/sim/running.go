@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -67,7 +68,7 @@ func Up(dir string, machine *Machine) error {
 	if rc := C.sim_machine_create(path, &config); rc != 0 {
 		return fmt.Errorf("making machine %s in %s: %w", machine.Name, dir, syscall.Errno(rc))
 	}
-	return nil
+	return divide(dir, machine)
 }
 
 // Down takes a machine away. Processes of it that are alive are refused with an *InUseError,
@@ -180,6 +181,17 @@ func (r *Running) Books() (Books, error) {
 			return Books{}, fmt.Errorf("reading GPU %d of %s: %w", i, r.dir, syscall.Errno(rc))
 		}
 		books.GPUs[i] = gpuBooks(i, &config.gpus[i], &state)
+		books.GPUs[i].LostCode = int(C.sim_gpu_lost(r.machine, C.uint(i)))
+		var err error
+		if books.GPUs[i].MIG, err = r.migBooks(i); err != nil {
+			return Books{}, err
+		}
+	}
+	// All that processes can have used: cards, and by their numbers the MIG devices.
+	all := map[int]*GPUBooks{}
+	for i := range books.GPUs {
+		all[i] = &books.GPUs[i]
+		books.GPUs[i].MIG.number(i, all)
 	}
 	var process C.struct_sim_process_state
 	for slot := C.uint(0); C.sim_machine_process(r.machine, slot, &process) == 0; slot++ {
@@ -189,9 +201,12 @@ func (r *Running) Books() (Books, error) {
 		for i := range books.GPUs {
 			books.GPUs[i].add(processBooks(&process, i))
 		}
+		if device := all[int(process.unit)]; process.unit > 0 && device != nil {
+			device.add(processBooks(&process, C.SIM_GPUS_MAX))
+		}
 	}
-	for i := range books.GPUs {
-		slices.SortFunc(books.GPUs[i].Processes, func(a, b ProcessBooks) int {
+	for _, gpu := range all {
+		slices.SortFunc(gpu.Processes, func(a, b ProcessBooks) int {
 			return int(a.Serial - b.Serial)
 		})
 	}
@@ -203,11 +218,12 @@ func gpuBooks(index int, config *C.struct_sim_gpu_config, state *C.struct_sim_gp
 	wall := counters(state.wall_by_rivals_ns)
 	return GPUBooks{
 		Index:           index,
-		UUID:            uuidString(*(*[16]byte)(unsafe.Pointer(&config.uuid))),
+		UUID:            uuidString("GPU", *(*[16]byte)(unsafe.Pointer(&config.uuid))),
 		Name:            C.GoString(&config.name[0]),
 		PCI:             pci.String(),
 		MemoryBytes:     int64(state.memory_bytes),
 		UsedBytes:       int64(state.used_bytes),
+		ResidentBytes:   int64(state.resident_bytes),
 		NowNS:           int64(state.now_ns),
 		CreatedNS:       int64(state.created_ns),
 		BusyNS:          int64(state.busy_ns),
@@ -223,8 +239,8 @@ func gpuBooks(index int, config *C.struct_sim_gpu_config, state *C.struct_sim_gp
 	}
 }
 
-func processBooks(state *C.struct_sim_process_state, gpu int) ProcessBooks {
-	on := &state.gpus[gpu]
+func processBooks(state *C.struct_sim_process_state, column int) ProcessBooks {
+	on := &state.gpus[column]
 	busy := counters(on.books.busy_by_rivals_ns)
 	return ProcessBooks{
 		Serial:         int64(state.serial),
@@ -233,6 +249,8 @@ func processBooks(state *C.struct_sim_process_state, gpu int) ProcessBooks {
 		Alive:          state.alive != 0,
 		JoinedNS:       int64(state.joined_ns),
 		AllocatedBytes: int64(on.allocated_bytes),
+		SharedBytes:    int64(on.shared_bytes),
+		ImportedBytes:  int64(on.imported_bytes),
 		ContextBytes:   int64(on.context_bytes),
 		Contexts:       int(on.contexts),
 		BusyNS:         int64(on.books.busy_ns),
@@ -241,6 +259,19 @@ func processBooks(state *C.struct_sim_process_state, gpu int) ProcessBooks {
 		CopyNS:         int64(on.books.copy_ns),
 		Launches:       int64(on.books.launches),
 		Copies:         int64(on.books.copies),
+		Managed: ManagedBooks{
+			AllocatedBytes:   int64(on.managed.allocated_bytes),
+			ResidentBytes:    int64(on.managed.resident_bytes),
+			FaultBatches:     int64(on.managed.fault_batches),
+			FaultNS:          int64(on.managed.fault_ns),
+			FaultInBytes:     int64(on.managed.fault_in_bytes),
+			PopulatedBytes:   int64(on.managed.populated_bytes),
+			PrefetchInBytes:  int64(on.managed.prefetch_in_bytes),
+			PrefetchOutBytes: int64(on.managed.prefetch_out_bytes),
+			EvictedBytes:     int64(on.managed.evicted_bytes),
+			PeerOutBytes:     int64(on.managed.peer_out_bytes),
+			RemoteBytes:      int64(on.managed.remote_bytes),
+		},
 	}
 }
 
@@ -275,6 +306,20 @@ func (m *Machine) config() (C.struct_sim_config, error) {
 		return config, fmt.Errorf("%d GPUs at scale 1/%d; want 1 to %d, and a scale of at least 1",
 			len(m.GPUs), m.Scale, GPUsMax)
 	}
+	if m.HostBytes > 0 {
+		config.host_bytes = C.uint64_t(max(m.HostBytes/m.Scale, 1))
+	}
+	if m.NVLinkRate > 0 {
+		config.nvlink_bytes_per_s = C.uint64_t(max(m.NVLinkRate/m.Scale, 1))
+	}
+	if m.NoPeerAccess {
+		config.no_peer_access = 1
+	}
+	for a, others := range m.linksBetween() {
+		for b, links := range others {
+			config.nvlinks[a][b] = C.uint8_t(links)
+		}
+	}
 	putString(config.driver_version[:], m.Driver)
 	for i, gpu := range m.GPUs {
 		config.gpus[i] = gpu.config(m.Scale)
@@ -297,7 +342,8 @@ func (g GPU) config(scale int64) C.struct_sim_gpu_config {
 		memory_clock_khz:   C.uint32_t(g.MemoryClockKHz),
 		memory_bus_bits:    C.uint32_t(g.MemoryBusBits),
 		queue_depth:        C.uint32_t(g.QueueDepth),
-		memory_bytes:       scaled(g.MemoryBytes),
+		memory_bytes:       scaled(g.MemoryBytes - g.ReservedBytes),
+		reserved_bytes:     C.uint64_t(g.ReservedBytes / scale),
 		context_bytes:      scaled(g.ContextBytes),
 		h2d_bytes_per_s:    scaled(g.HostToDeviceRate),
 		d2h_bytes_per_s:    scaled(g.DeviceToHostRate),
@@ -309,10 +355,65 @@ func (g GPU) config(scale int64) C.struct_sim_gpu_config {
 		kernel_ns:          nanoseconds(g.KernelMin),
 		thread_ps:          C.uint64_t(g.KernelThreadPicosecs),
 		context_create_ns:  nanoseconds(g.ContextCreate),
+		page_bytes:         pages(g.PageBytes, scale),
+		pool_chunk_bytes:   pages(g.PoolChunkBytes, scale),
+		fault_batch_ns:     nanoseconds(g.FaultBatchLatency),
+		fault_batch_pages:  C.uint32_t(g.FaultBatch),
+		mig:                g.MIG.config(g, scale),
+	}
+	if g.PCIePath == nil { // a host bridge of its own for each NUMA node
+		config.pcie_path[0] = C.uint8_t(max(g.NUMANode, 0) % 256)
+	}
+	for i, place := range g.PCIePath {
+		config.pcie_path[i] = C.uint8_t(place)
 	}
 	putString(config.name[:], g.Name)
 	for i, b := range g.UUID {
 		config.uuid[i] = C.uint8_t(b)
+	}
+	return config
+}
+
+// pages scales a size and rounds it up to whole pages of the host; 0 stays 0, for the default.
+func pages(real, scale int64) C.uint64_t {
+	const page = 4096
+	if real == 0 {
+		return 0
+	}
+	return C.uint64_t((max(real/scale, 1) + page - 1) / page * page)
+}
+
+// config is a geometry as the C side wants it, for a card.
+func (g *Geometry) config(card GPU, scale int64) (config C.struct_sim_mig_geometry) {
+	if g == nil {
+		return config
+	}
+	config.compute_slices = C.uint32_t(g.ComputeSlices)
+	config.memory_slices = C.uint32_t(g.MemorySlices)
+	config.profile_count = C.uint32_t(len(g.Profiles))
+	for i, profile := range g.Profiles {
+		to := &config.profiles[i]
+		*to = C.struct_sim_mig_profile{
+			id:             C.uint32_t(profile.ID),
+			kind:           C.uint32_t(profile.Kind),
+			compute_slices: C.uint32_t(profile.ComputeSlices),
+			memory_slices:  C.uint32_t(profile.Length),
+			instances_max:  C.uint32_t(profile.Most),
+			sm_count:       C.uint32_t(g.multiprocessors(profile, card.Multiprocessors)),
+			memory_bytes:   C.uint64_t(g.memoryBytes(profile, card.MemoryBytes) / scale),
+		}
+		putString(to.name[:], profile.Name)
+		for _, start := range profile.Starts {
+			to.starts |= 1 << start
+		}
+		switch {
+		case strings.HasSuffix(profile.Name, "+me.all"):
+			to.attributes = C.SIM_MIG_ALL_MEDIA
+		case profile.Media():
+			to.attributes = C.SIM_MIG_MEDIA
+		case strings.HasSuffix(profile.Name, "+gfx"):
+			to.attributes = C.SIM_MIG_GRAPHICS
+		}
 	}
 	return config
 }

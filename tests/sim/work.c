@@ -105,7 +105,7 @@ int sim_work_finish(struct sim_machine *machine, uint32_t context, uint64_t seq)
 
 uint64_t sim_cost_copy(const struct sim_machine *machine, unsigned gpu, enum sim_engine engine,
                        uint64_t bytes) {
-    const struct sim_gpu_config *config = &machine->file->config.gpus[gpu];
+    const struct sim_gpu_config *config = sim_config_of(machine, gpu);
     if (engine == SIM_ENGINE_COMPUTE)
         return config->kernel_ns +
                (uint64_t)((double)bytes * 1e9 / (double)config->memory_bytes_per_s);
@@ -114,7 +114,7 @@ uint64_t sim_cost_copy(const struct sim_machine *machine, unsigned gpu, enum sim
 }
 
 uint64_t sim_cost_kernel(const struct sim_machine *machine, unsigned gpu, uint64_t threads) {
-    const struct sim_gpu_config *config = &machine->file->config.gpus[gpu];
+    const struct sim_gpu_config *config = sim_config_of(machine, gpu);
     double extra = (double)threads * (double)config->thread_ps / 1000.0;
     return config->kernel_ns + (extra < 1e18 ? (uint64_t)extra : (uint64_t)1e18);
 }

@@ -47,6 +47,12 @@ Examples:
 			setting("agent-wait", "let an allocation wait for an absent agent for at most `DURATION`; "+
 				"else 5s"),
 			setting("log-level", "log to stderr from `LEVEL` on: debug, info, warn or error; else info"),
+			setting("count-context", "whether contexts, code and limits count against caps: `true` or false; "+
+				"else true"),
+			setting("undeclared", "what becomes of a process that holds GPU memory which it has not "+
+				"declared: `report` or end; else report"),
+			setting("incompatible", "what becomes of a process whose library or driver does not go with "+
+				"the agent: `refuse` its allocations or pass; else refuse"),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {

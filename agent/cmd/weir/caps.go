@@ -5,9 +5,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -33,7 +35,8 @@ func capsCommand() *cli.Command {
 // capFlags are the limits that `caps set` and `run` take.
 func capFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "memory", Usage: "device memory on each GPU, a `SIZE` such as 8GiB"},
+		&cli.StringFlag{Name: "memory", Usage: "device memory on each GPU, a `SIZE` such as 8GiB; on some " +
+			"only: 0=8GiB,GPU-5d5ba0d6=4GiB; or both: 8GiB,1=4GiB"},
 		&cli.StringFlag{Name: "swap",
 			Usage: "what it may hold beyond that, a `SIZE`; " + notEnforcedYet},
 		&cli.StringFlag{Name: "weight",
@@ -45,18 +48,9 @@ func capFlags() []cli.Flag {
 func capsFrom(c *cli.Context) (control.Caps, error) {
 	var caps control.Caps
 	if c.IsSet("memory") {
-		bytes, err := config.ParseSize(c.String("memory"))
-		if err != nil {
-			return caps, usageError("--memory: %v", err)
+		if err := memoryFrom(c.String("memory"), c.Command.Name, &caps); err != nil {
+			return caps, err
 		}
-		if bytes == 0 {
-			without := "`weir caps unset CONTAINER --memory` removes a cap"
-			if c.Command.Name == passesThrough {
-				without = "leave --memory out to run without a cap"
-			}
-			return caps, usageError("--memory 0 is no cap: want at least 1 byte; %s", without)
-		}
-		caps.MemoryBytes = &bytes
 	}
 	if c.IsSet("swap") {
 		bytes, err := config.ParseSize(c.String("swap"))
@@ -74,6 +68,65 @@ func capsFrom(c *cli.Context) (control.Caps, error) {
 		caps.Weight = &weight
 	}
 	return caps, nil
+}
+
+// memoryFrom reads what --memory says: a size for each GPU, GPU=SIZE for single ones, or several of
+// these with commas.
+func memoryFrom(text, command string, caps *control.Caps) error {
+	for _, part := range strings.Split(text, ",") {
+		gpu, sizeText, single := strings.Cut(part, "=")
+		if !single {
+			sizeText = part
+		}
+		bytes, err := config.ParseSize(sizeText)
+		_, twice := caps.MemoryByGPU[gpu]
+		switch {
+		case err != nil:
+			return usageError("--memory: %v", err)
+		case bytes == 0:
+			without := "`weir caps unset CONTAINER --memory` removes a cap"
+			if command == passesThrough {
+				without = "leave --memory out to run without a cap"
+			}
+			return usageError("--memory 0 is no cap: want at least 1 byte; %s", without)
+		case !single && caps.MemoryBytes != nil:
+			return usageError("--memory %q: two sizes for each GPU; want GPU=SIZE for single ones", text)
+		case !single:
+			caps.MemoryBytes = &bytes
+		case gpu == "":
+			return usageError("--memory %q: which GPU? Want its index or UUID before the =", text)
+		case twice:
+			return usageError("--memory %q: two sizes for GPU %s", text, gpu)
+		default:
+			if caps.MemoryByGPU == nil {
+				caps.MemoryByGPU = make(map[string]int64)
+			}
+			caps.MemoryByGPU[gpu] = bytes
+		}
+	}
+	return nil
+}
+
+// memoryText writes memory caps as --memory reads them, GPUs by their index where that is known.
+func memoryText(caps control.Caps, gpus []control.GPUUse, none string) string {
+	var parts []string
+	if caps.MemoryBytes != nil {
+		parts = append(parts, config.FormatSize(*caps.MemoryBytes))
+	}
+	own := maps.Clone(caps.MemoryByGPU)
+	for _, gpu := range gpus {
+		if bytes, there := own[gpu.UUID]; there {
+			parts = append(parts, control.GPUName(gpu.Index, gpu.MIG)+"="+config.FormatSize(bytes))
+			delete(own, gpu.UUID)
+		}
+	}
+	for _, uuid := range slices.Sorted(maps.Keys(own)) {
+		parts = append(parts, uuid+"="+config.FormatSize(own[uuid]))
+	}
+	if len(parts) == 0 {
+		return none
+	}
+	return strings.Join(parts, ",")
 }
 
 // capsRow is a container's caps as `caps get -o json` prints them.
@@ -126,7 +179,7 @@ func printCaps(out io.Writer, form string, list []control.Container) error {
 	var rows [][]string
 	for _, one := range list {
 		rows = append(rows, []string{
-			printable(one.Name), orDash(one.Namespace), sizeOr(one.Caps.MemoryBytes, "-"),
+			printable(one.Name), orDash(one.Namespace), memoryText(one.Caps, one.GPUs, "-"),
 			notYet(sizeOr(one.Caps.SwapBytes, "-")), notYet(weightOr(one.Caps.Weight, "-")),
 		})
 	}
@@ -141,9 +194,11 @@ func capsSetCommand() *cli.Command {
 		ArgsUsage: "CONTAINER",
 		Description: `What is not named stays as it is. A cap below what is in use takes nothing away: new
 allocations fail until use has dropped below it. Units are powers of 1024: 8G is 8GiB.
+--memory GPU=SIZE sets the cap on one GPU, named by index or UUID; a size alone sets it on each.
 
 Examples:
   weir caps set trainer --memory 8GiB
+  weir caps set trainer --memory 1=4GiB
   weir caps set trainer --memory 6GiB --dry-run`,
 		Flags: append(capFlags(), dryRunFlag(), outputFlag(forms...), runDirFlag()),
 		Action: func(c *cli.Context) error {
@@ -151,7 +206,7 @@ Examples:
 			if err != nil {
 				return err
 			}
-			if caps == (control.Caps{}) {
+			if caps.IsZero() {
 				return usageError("nothing to set: give --memory, --swap or --weight")
 			}
 			return changeCaps(c, forms, control.CapsChange{Set: caps, DryRun: c.Bool("dry-run")})
@@ -236,8 +291,8 @@ func printChange(out io.Writer, result control.CapsResult, change control.CapsCh
 	}
 	before, after := result.Before, result.After
 	lines := []line{
-		{"memory", change.Set.MemoryBytes != nil, sizeOr(before.MemoryBytes, "none"),
-			sizeOr(after.MemoryBytes, "none"), result.Message},
+		{"memory", change.Set.SetsMemory(), memoryText(before, result.GPUs, "none"),
+			memoryText(after, result.GPUs, "none"), result.Message},
 		{"swap", change.Set.SwapBytes != nil, sizeOr(before.SwapBytes, "none"),
 			sizeOr(after.SwapBytes, "none"), stored(change.Set.SwapBytes != nil)},
 		{"weight", change.Set.Weight != nil, weightOr(before.Weight, "1"),

@@ -52,6 +52,8 @@ func exitCode(err error) int {
 		return exitUnreachable
 	case errors.Is(err, control.ErrInvalid):
 		return exitUsage
+	case errors.Is(err, control.ErrUnsupported):
+		return exitUnsupported
 	}
 	return exitFailed
 }

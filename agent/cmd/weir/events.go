@@ -28,7 +28,7 @@ const (
 // eventTypes are those that the agent writes, in the order of the manual page.
 var eventTypes = []string{
 	"denied", "driver-oom", "caps", "started", "ending", "ended", "session-ended", "refused", "left",
-	"forked", "forged", "unenforced",
+	"forked", "forged", "unenforced", "unshared", "undeclared", "incompatible", "measured",
 }
 
 func eventsCommand() *cli.Command {
@@ -212,5 +212,9 @@ func eventLine(event control.Event, now time.Time) string {
 	if event.PID > 0 {
 		line += fmt.Sprintf("  pid %d", event.PID)
 	}
-	return line + "  " + printable(event.Message)
+	line += "  " + printable(event.Message)
+	if event.Count > 1 {
+		line += fmt.Sprintf(" (%d times)", event.Count)
+	}
+	return line
 }

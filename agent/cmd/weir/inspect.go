@@ -68,7 +68,7 @@ func inspectTable(out io.Writer, container control.Container, now time.Time) err
 		{"age", age(container.Started, now)},
 		{"identity", container.Identity},
 		{"enforced", enforced(container)},
-		{"memory cap", sizeOr(caps.MemoryBytes, "none")},
+		{"memory cap", memoryText(caps, container.GPUs, "none")},
 		{"swap", notYet(sizeOr(caps.SwapBytes, "-"))},
 		{"weight", notYet(weightOr(caps.Weight, "-"))},
 		{"refused", strconv.FormatInt(container.Refused, 10)},
@@ -91,13 +91,16 @@ func inspectTable(out io.Writer, container control.Container, now time.Time) err
 		for _, use := range gpus {
 			gpu := "-"
 			if use.Index >= 0 {
-				gpu = strconv.Itoa(use.Index)
+				gpu = control.GPUName(use.Index, use.MIG)
 			}
 			rows = append(rows, []string{
 				strconv.Itoa(session.PID), printable(session.Program), session.State, gpu,
-				config.FormatSize(use.UsedBytes), config.FormatSize(use.CreditBytes), age(session.Since, now),
+				config.FormatSize(use.UsedBytes), config.FormatSize(use.ContextBytes),
+				config.FormatSize(use.CodeBytes), config.FormatSize(use.SharedBytes), creditOf(use),
+				age(session.Since, now),
 			})
 		}
 	}
-	return printTable(out, []string{"PID", "PROGRAM", "STATE", "GPU", "USED", "CREDIT", "AGE"}, rows)
+	return printTable(out, []string{"PID", "PROGRAM", "STATE", "GPU", "USED", "CONTEXTS", "CODE",
+		"SHARED", "CREDIT", "AGE"}, rows)
 }

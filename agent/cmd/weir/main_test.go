@@ -67,13 +67,14 @@ func sampleNode(library string) *controltest.Node {
 			Enforced: true, Refused: 3, State: "running",
 			GPUs: []control.GPUUse{
 				{Index: 0, UUID: "GPU-0", CapBytes: ptr(int64(64 * mib)), ChargedBytes: 50 * mib,
-					UsedBytes: 48 * mib, CreditBytes: 2 * mib},
+					UsedBytes: 48 * mib, CreditBytes: 2 * mib, ContextBytes: 5 * mib, CodeBytes: mib / 2},
 				{Index: 1, UUID: "GPU-1", CapBytes: ptr(int64(64 * mib))},
 			},
 			Sessions: []control.Session{{
 				ID: 1, PID: 4121, Program: "python3", State: "connected", Since: started, Library: "9.8.7",
 				ABI: 1, GPUs: []control.GPUUse{{Index: 0, UUID: "GPU-0", CapBytes: ptr(int64(64 * mib)),
-					ChargedBytes: 50 * mib, UsedBytes: 48 * mib, CreditBytes: 2 * mib}},
+					ChargedBytes: 50 * mib, UsedBytes: 48 * mib, CreditBytes: 2 * mib, ContextBytes: 5 * mib,
+					CodeBytes: mib / 2}},
 			}},
 		},
 		{
@@ -86,6 +87,7 @@ func sampleNode(library string) *controltest.Node {
 	node.Append(control.Event{Time: at, Type: "agent", Message: "agent 9.8.7 started"})
 	node.Append(control.Event{Time: at, Type: "denied", Container: "trainer", Namespace: "default",
 		PID: 4121, GPUUUID: "GPU-0", Asked: ptr(int64(mib)), Used: ptr(int64(2)), Cap: ptr(int64(3)),
+		Count: 12,
 		Message: "cuMemAlloc 1MiB: used 64MiB, cap 64MiB; " +
 			"raise it with `weir caps set trainer --memory SIZE`"})
 	node.Append(control.Event{Time: time.Now().Add(-time.Minute), Type: "caps", Container: "legacy",
@@ -145,7 +147,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": scriptExits, "ended": scriptEnded, "told": scriptTold,
+			"exits": scriptExits, "ended": scriptEnded, "told": scriptTold, "lacks": scriptLacks,
 		},
 	})
 }
@@ -198,7 +200,18 @@ func scriptTold(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// scriptLacks is `lacks TEXT`: the agent answers everything with this, that it cannot do it.
+func scriptLacks(ts *testscript.TestScript, neg bool, args []string) {
+	node := ts.Value("node").(*controltest.Node)
+	node.Lock()
+	defer node.Unlock()
+	node.Fail = fmt.Errorf("%w: %s", control.ErrUnsupported, strings.Join(args, " "))
+	if neg {
+		node.Fail = nil
+	}
+}
+
 func capsText(caps control.Caps) string {
-	return fmt.Sprintf("%s %s %s", sizeOr(caps.MemoryBytes, "-"), sizeOr(caps.SwapBytes, "-"),
+	return fmt.Sprintf("%s %s %s", memoryText(caps, nil, "-"), sizeOr(caps.SwapBytes, "-"),
 		weightOr(caps.Weight, "-"))
 }

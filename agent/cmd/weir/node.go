@@ -45,6 +45,10 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 		Driver:    devices.DriverVersion(),
 		Logger:    log,
 		AgentWait: settings.AgentWait,
+
+		CountContext:     settings.CountContext,
+		EndUndeclared:    settings.EndUndeclared,
+		PassIncompatible: settings.PassIncompatible,
 	})
 	if err != nil {
 		return nil, errors.Join(err, devices.Close())
@@ -93,6 +97,9 @@ func (d nodeDevices) GPUs() ([]control.GPU, error) {
 		entry := control.GPU{
 			Index: gpu.Index, UUID: gpu.UUID, Name: gpu.Name, MemoryBytes: gpu.MemoryBytes,
 			Simulated: gpu.Simulated,
+		}
+		if gpu.MIG != nil {
+			entry.MIG = &gpu.MIG.Index
 		}
 		if memory, err := d.Memory(gpu.UUID); err == nil {
 			entry.UsedBytes = &memory.UsedBytes

@@ -118,7 +118,8 @@ func (v tableView) header() []string {
 	header := []string{"CONTAINER", "NAMESPACE", "GPU", "MEMORY", "REFUSED", "PROCESSES", "IDENTITY",
 		"WEIGHT", "ENFORCED"}
 	if v.wide {
-		header = append(header, "ID", "PID", "CREDIT", "SWAP", "COMMAND", "AGE")
+		header = append(header, "ID", "PID", "CONTEXTS", "CODE", "SHARED", "CREDIT", "SWAP", "COMMAND",
+			"AGE")
 	}
 	return header
 }
@@ -150,13 +151,14 @@ func (v tableView) uses(container control.Container) []*control.GPUUse {
 }
 
 func (v tableView) row(container control.Container, use *control.GPUUse) []string {
-	gpu, used, limit, credit := "-", int64(0), container.Caps.MemoryBytes, int64(0)
-	if use != nil {
-		gpu = strconv.Itoa(use.Index)
+	gpu, limit := "-", container.Caps.MemoryBytes
+	if use == nil {
+		use = &control.GPUUse{}
+	} else {
+		gpu, limit = control.GPUName(use.Index, use.MIG), use.CapBytes
 		if v.simulated[use.UUID] {
 			gpu += " (simulated)"
 		}
-		used, limit, credit = use.UsedBytes, use.CapBytes, use.CreditBytes
 	}
 	name := printable(container.Name)
 	if container.State == stateEnding {
@@ -164,18 +166,28 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 	}
 	row := []string{
 		name, orDash(container.Namespace), gpu,
-		config.FormatSize(used) + " / " + sizeOr(limit, "-"),
+		config.FormatSize(use.UsedBytes) + " / " + sizeOr(limit, "-"),
 		strconv.FormatInt(container.Refused, 10), strconv.Itoa(len(container.Sessions)),
 		container.Identity, notYet(weightOr(container.Caps.Weight, "-")), enforced(container),
 	}
 	if v.wide {
 		row = append(row,
 			shorten(printable(container.ID), idLetters, v.whole), strconv.Itoa(container.PID),
-			config.FormatSize(credit), notYet(sizeOr(container.Caps.SwapBytes, "-")),
+			config.FormatSize(use.ContextBytes), config.FormatSize(use.CodeBytes),
+			config.FormatSize(use.SharedBytes), creditOf(*use), notYet(sizeOr(container.Caps.SwapBytes, "-")),
 			shorten(printable(strings.Join(container.Command, " ")), commandLetters, v.whole),
 			age(container.Started, v.now))
 	}
 	return row
+}
+
+// creditOf writes unused credit. Without a cap it comes in a large round sum, which need not fit the
+// card and means nothing.
+func creditOf(use control.GPUUse) string {
+	if use.CapBytes == nil {
+		return "-"
+	}
+	return config.FormatSize(use.CreditBytes)
 }
 
 // stateEnding is a container whose run has ended and whose processes have not.

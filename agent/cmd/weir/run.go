@@ -119,7 +119,8 @@ func register(
 	if err == nil {
 		err = checkGrant(grant)
 	}
-	lost := errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrPermission)
+	lost := errors.Is(err, control.ErrUnreachable) || errors.Is(err, control.ErrPermission) ||
+		errors.Is(err, control.ErrUnsupported)
 	switch {
 	case err != nil && lost && allowed:
 		warnUnenforced(c.App.ErrWriter, agent.explain(err).Error())

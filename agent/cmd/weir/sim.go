@@ -27,7 +27,7 @@ func simCommand() *cli.Command {
 		Name:  "sim",
 		Usage: "simulate GPUs on a machine without any",
 		Subcommands: []*cli.Command{
-			simUpCommand(), simDownCommand(), simStatusCommand(),
+			simUpCommand(), simDownCommand(), simStatusCommand(), simFaultCommand(),
 		},
 	}
 }
@@ -187,7 +187,9 @@ func simStatusCommand() *cli.Command {
 		Name:  "status",
 		Usage: "show a simulated machine's GPUs, its processes and its books",
 		Description: `BUSY is the time that the compute engine worked for a process; CONTENDED its part
-while another process had work too. -o json has bytes, nanoseconds and the books of the dead.
+while another process had work too. SHARED is what of its memory others may hold too. A MIG device
+of a divided GPU is shown as GPU:DEVICE. -o json has bytes, nanoseconds, counters of managed memory
+and the books of the dead.
 
 Examples:
   weir sim status
@@ -221,33 +223,70 @@ func printBooks(c *cli.Context, books sim.Books) error {
 	out := c.App.Writer
 	fmt.Fprintf(out, "simulated machine in %s, scale 1/%d, driver %s, CUDA %s\n\n", books.Dir,
 		books.Scale, books.Driver, books.CUDA)
-	var gpus, processes [][]string
+	var tables bookTables
 	for _, gpu := range books.GPUs {
 		index := strconv.Itoa(gpu.Index)
-		gpus = append(gpus, []string{
-			index, gpu.Name, config.FormatSize(gpu.UsedBytes) + " / " + config.FormatSize(gpu.MemoryBytes),
-			span(gpu.BusyNS), span(gpu.ContendedWallNS), strconv.FormatInt(gpu.Launches, 10),
-			strconv.FormatInt(gpu.Switches, 10),
-		})
-		for _, process := range gpu.Processes {
-			if !process.Alive {
-				continue
-			}
-			processes = append(processes, []string{
-				strconv.Itoa(process.PID), printable(process.Program), index,
-				config.FormatSize(process.AllocatedBytes + process.ContextBytes),
-				span(process.BusyNS), span(process.ContendedNS),
-				strconv.FormatInt(process.Launches, 10),
-			})
+		tables.add(index, gpu)
+		for _, device := range gpu.MIG.Devices() {
+			tables.add(fmt.Sprintf("%s:%d", index, device.Index), device.GPUBooks)
 		}
 	}
 	if err := printTable(out, []string{"GPU", "NAME", "MEMORY", "BUSY", "CONTENDED", "LAUNCHES",
-		"SWITCHES"}, gpus); err != nil || len(processes) == 0 {
+		"SWITCHES"}, tables.gpus); err != nil || len(tables.processes) == 0 {
 		return err
 	}
 	fmt.Fprintln(out)
-	return printTable(out, []string{"PID", "PROGRAM", "GPU", "MEMORY", "BUSY", "CONTENDED",
-		"LAUNCHES"}, processes)
+	if err := printTable(out, []string{"PID", "PROGRAM", "GPU", "MEMORY", "SHARED", "BUSY",
+		"CONTENDED", "LAUNCHES"}, tables.processes); err != nil || len(tables.managed) == 0 {
+		return err
+	}
+	fmt.Fprintln(out)
+	return printTable(out, []string{"PID", "GPU", "MANAGED", "RESIDENT", "FAULTS", "FAULTED IN",
+		"PREFETCHED", "EVICTED", "STOOD STILL"}, tables.managed)
+}
+
+// bookTables are the rows of the three tables of a machine's books.
+type bookTables struct {
+	gpus, processes, managed [][]string
+}
+
+func (t *bookTables) add(index string, gpu sim.GPUBooks) {
+	name := gpu.Name
+	if gpu.LostCode != 0 {
+		name += " (lost)"
+	}
+	t.gpus = append(t.gpus, []string{
+		index, name, config.FormatSize(gpu.UsedBytes) + " / " + config.FormatSize(gpu.MemoryBytes),
+		span(gpu.BusyNS), span(gpu.ContendedWallNS), strconv.FormatInt(gpu.Launches, 10),
+		strconv.FormatInt(gpu.Switches, 10),
+	})
+	for _, process := range gpu.Processes {
+		if process.Alive {
+			t.addProcess(index, process)
+		}
+	}
+}
+
+func (t *bookTables) addProcess(index string, process sim.ProcessBooks) {
+	pid, shared := strconv.Itoa(process.PID), "-"
+	if process.SharedBytes > 0 {
+		shared = config.FormatSize(process.SharedBytes)
+	}
+	t.processes = append(t.processes, []string{
+		pid, printable(process.Program), index,
+		config.FormatSize(process.AllocatedBytes + process.ContextBytes), shared,
+		span(process.BusyNS), span(process.ContendedNS), strconv.FormatInt(process.Launches, 10),
+	})
+	managed := process.Managed
+	if managed.AllocatedBytes == 0 && managed.FaultBatches == 0 {
+		return
+	}
+	t.managed = append(t.managed, []string{
+		pid, index, config.FormatSize(managed.AllocatedBytes), config.FormatSize(managed.ResidentBytes),
+		strconv.FormatInt(managed.FaultBatches, 10), config.FormatSize(managed.FaultInBytes),
+		config.FormatSize(managed.PrefetchInBytes), config.FormatSize(managed.EvictedBytes),
+		span(managed.FaultNS),
+	})
 }
 
 // span writes nanoseconds to the millisecond.
@@ -266,6 +305,10 @@ func simError(err error) error {
 		return fmt.Errorf("%w; end them first, or take it down with weir sim down --force", err)
 	case errors.Is(err, sim.ErrNotMachine):
 		return fmt.Errorf("%w; name another directory with --dir", err)
+	case errors.Is(err, sim.ErrNoFault), errors.Is(err, sim.ErrNoGPU):
+		return &codedError{exitNotFound, err.Error() + "; weir sim fault and weir sim status list them"}
+	case errors.Is(err, sim.ErrTooManyFaults):
+		return fmt.Errorf("%w; weir sim fault --clear disarms some", err)
 	case errors.Is(err, sim.ErrNoMachine):
 		return &codedError{exitNotFound, err.Error() + "; make one with weir sim up"}
 	case errors.Is(err, fs.ErrNotExist):

@@ -109,8 +109,8 @@ func (n *Node) ChangeCaps(
 	n.Changes = append(n.Changes, change)
 	before := n.List[at].Caps
 	after := before
-	if change.Set.MemoryBytes != nil {
-		after.MemoryBytes = change.Set.MemoryBytes
+	if change.Set.MemoryBytes != nil || len(change.Set.MemoryByGPU) > 0 {
+		after.MemoryBytes, after.MemoryByGPU = change.Set.MemoryBytes, change.Set.MemoryByGPU
 	}
 	if change.Set.SwapBytes != nil {
 		after.SwapBytes = change.Set.SwapBytes
@@ -121,7 +121,7 @@ func (n *Node) ChangeCaps(
 	for _, name := range change.Unset {
 		switch name {
 		case "memory":
-			after.MemoryBytes = nil
+			after.MemoryBytes, after.MemoryByGPU = nil, nil
 		case "swap":
 			after.SwapBytes = nil
 		case "weight":
@@ -132,7 +132,7 @@ func (n *Node) ChangeCaps(
 		n.List[at].Caps = after
 	}
 	return control.CapsResult{
-		Name: n.List[at].Name, Before: before, After: after, Message: n.Note,
+		Name: n.List[at].Name, Before: before, After: after, GPUs: n.List[at].GPUs, Message: n.Note,
 	}, nil
 }
 

@@ -64,6 +64,18 @@ func (c *Control) SetGPU(gpu int, limit, charged uint64, holders int) {
 	atomic.AddUint32(&g.Sequence, 1)
 }
 
+// SetContext shows what one context takes on a GPU in bytes, 0 where that is not known, and whether
+// contexts count against the cap.
+func (c *Control) SetContext(gpu int, bytes uint64, counted bool) {
+	g := &(*abi.ControlPage)(c.at(0)).Gpus[gpu]
+	var flags uint32
+	if counted {
+		flags = abi.GPUCountContext
+	}
+	atomic.StoreUint64(&g.Context_bytes, bytes)
+	atomic.StoreUint32(&g.Flags, flags)
+}
+
 // End tells all who read or wait on the page that it is out of date.
 func (c *Control) End() {
 	ended := &(*abi.ControlPage)(c.at(0)).Ended

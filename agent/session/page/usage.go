@@ -88,6 +88,13 @@ func (u *Usage) Intact(session uint64, granted, moves []uint64) error {
 	return nil
 }
 
+// Shown returns what the process says that its contexts take on a GPU, and their code and limits, in
+// bytes: for display only, and each at most limit.
+func (u *Usage) Shown(gpu int, limit uint64) (contexts, code uint64) {
+	g := &(*abi.UsagePage)(u.at(0)).Gpus[gpu]
+	return min(atomic.LoadUint64(&g.Context_bytes), limit), min(atomic.LoadUint64(&g.Code_bytes), limit)
+}
+
 // Moves returns the count of the agent's moves on a GPU.
 func (u *Usage) Moves(gpu int) uint64 { return atomic.LoadUint64(&u.pair(gpu)[1]) }
 

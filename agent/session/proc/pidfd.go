@@ -13,7 +13,8 @@ import (
 // Handle holds a process by a pidfd: as long as it is open, the process's pid means nobody else.
 type Handle struct {
 	ID
-	fd int
+	fd     int
+	parent int // when it was taken hold of
 }
 
 // Open takes hold of the process id, or returns ErrGone if it has ended, whoever has its pid now.
@@ -55,7 +56,7 @@ func hold(pid, fd int) (*Handle, error) {
 		h.Close()
 		return nil, err
 	}
-	h.Start = st.Start
+	h.Start, h.parent = st.Start, st.Parent
 	return h, nil
 }
 

@@ -70,6 +70,37 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
+// TestAncestry: what is remembered does not outlive the one who was remembered.
+func TestAncestry(t *testing.T) {
+	parent, _, _ := start(t, "read line")
+	self, err := OpenPID(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	child, err := OpenPID(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer child.Close()
+	a := NewAncestry(self.ID)
+	for range 2 {
+		if !a.Has(self) || !a.Has(child) {
+			t.Error("root or its child does not descend from root")
+		}
+	}
+	b := NewAncestry(child.ID)
+	if b.Has(self) {
+		t.Error("a parent descends from its child")
+	}
+	for i := range 2*ancestorsMax + 1 {
+		a.remember([]ID{{PID: i, Start: 1}})
+	}
+	if len(a.known) > ancestorsMax {
+		t.Errorf("%d ancestors are remembered", len(a.known))
+	}
+}
+
 func TestDescends(t *testing.T) {
 	self := read(t, os.Getpid())
 	child, _, out := start(t, "sleep 100 & echo $!; wait")

@@ -57,11 +57,12 @@ func (c *Conn) Receive() (packet []byte, fds []int, err error) {
 	var n, rn int
 	for {
 		n, rn, _, _, err = unix.Recvmsg(c.FD, packet, rights, unix.MSG_CMSG_CLOEXEC)
-		if !errors.Is(err, unix.EINTR) {
+		// A reset is told once, before what was sent ahead of it.
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ECONNRESET) {
 			break
 		}
 	}
-	if errors.Is(err, unix.ECONNRESET) || err == nil && n == 0 {
+	if err == nil && n == 0 {
 		return nil, nil, io.EOF
 	}
 	if err != nil {
@@ -112,10 +113,13 @@ func Packet(kind uint16, seq uint32, m any) []byte {
 }
 
 // Hello is a HELLO of a program that holds what held says.
-func Hello(program string, held ...abi.Held) []byte {
+func Hello(program string, held ...abi.Held) []byte { return HelloAgain(0, program, held...) }
+
+// HelloAgain is a HELLO of a program that had a session before.
+func HelloAgain(session uint64, program string, held ...abi.Held) []byte {
 	m := &abi.Hello{
 		Magic: abi.HelloMagic, Abi_oldest: abi.Oldest, Abi_newest: abi.Version,
-		Pid: uint32(os.Getpid()), Held_count: uint32(len(held)),
+		Pid: uint32(os.Getpid()), Session: session, Held_count: uint32(len(held)),
 	}
 	copyText(m.Program[:], program)
 	copyText(m.Library[:], "sessiontest")
@@ -126,6 +130,18 @@ func Hello(program string, held ...abi.Held) []byte {
 // Request is a REQUEST for plain memory.
 func Request(seq, gpu uint32, n uint64) []byte {
 	return Packet(abi.MsgRequest, seq, &abi.Request{Gpu: gpu, Kind: abi.KindPlain, Bytes: n})
+}
+
+// Key is a key for shared memory, one for each number.
+func Key(number uint64) (key abi.ShareKey) {
+	binary.LittleEndian.PutUint64(key.Bytes[8:], number)
+	key.Bytes[0] = 1
+	return key
+}
+
+// Share is an EXPORT, IMPORT or DROP, by kind.
+func Share(kind uint16, seq, gpu uint32, n uint64, key abi.ShareKey, flags uint32) []byte {
+	return Packet(kind, seq, &abi.Share{Gpu: gpu, Flags: flags, Bytes: n, Key: key})
 }
 
 // Type is the type of a packet, 0 where it has none.
@@ -148,6 +164,7 @@ func Decode(packet []byte, m any) error {
 // Closed is the error of a connection that the agent has closed with a reason.
 type Closed struct {
 	Reason uint32
+	Flags  uint32
 	Text   string
 }
 
@@ -166,7 +183,7 @@ func AsClosed(packet []byte) error {
 		text[i] = byte(c)
 	}
 	before, _, _ := bytes.Cut(text, []byte{0})
-	return &Closed{Reason: m.Reason, Text: string(before)}
+	return &Closed{Reason: m.Reason, Flags: m.Flags, Text: string(before)}
 }
 
 func copyText(field []int8, s string) {

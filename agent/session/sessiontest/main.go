@@ -24,6 +24,12 @@ import (
 //	held GPU, credit GPU     what is held; what unused credit there is
 //	query GPU                free and cap
 //	shown GPU                cap, charged and holders of the control page
+//	measure GPU CONTEXTS     what one context takes
+//	context GPU              what the control page says of it: bytes, and whether they count
+//	display GPU CONTEXTS CODE  write what contexts and their code take, in bytes
+//	note CODE A B            send a NOTE
+//	export GPU BYTES KEY     as Tenant.Export; KEY is a number
+//	import KEY, drop KEY, forget KEY
 //	forge GPU VALUE          write VALUE as the unused credit
 //	hold                     start a child that keeps the connection open; its pid
 //	closefrom                close every descriptor but the standard ones
@@ -87,6 +93,24 @@ func (p *program) do(command string, args []string) (answer string, err error) {
 	if err != nil {
 		return "", err
 	}
+	switch command {
+	case "export":
+		taken, err := p.tenant.Export(int(numbers[0]), numbers[1], Key(numbers[2]))
+		return fmt.Sprint(taken), err
+	case "import":
+		charged, err := p.tenant.Import(Key(numbers[0]))
+		return fmt.Sprint(charged), err
+	case "drop":
+		return "", p.tenant.Drop(Key(numbers[0]))
+	case "forget":
+		p.tenant.Forget(Key(numbers[0]))
+		return "", nil
+	case "display":
+		p.tenant.Display(int(numbers[0]), numbers[1], numbers[2])
+		return "", nil
+	case "note":
+		return "", p.tenant.Note(uint32(numbers[0]), uint32(numbers[1]), numbers[2])
+	}
 	return p.onGPU(command, int(numbers[0]), numbers[1])
 }
 
@@ -107,6 +131,11 @@ func (p *program) onGPU(command string, gpu int, n uint64) (string, error) {
 		return fmt.Sprint(free, limit), err
 	case "shown":
 		return fmt.Sprint(t.Shown(gpu)), nil
+	case "measure":
+		bytes, err := t.Measure(gpu, uint32(n))
+		return fmt.Sprint(bytes), err
+	case "context":
+		return fmt.Sprint(t.Context(gpu)), nil
 	case "forge":
 		t.Forge(gpu, n)
 		return "", nil
@@ -131,8 +160,8 @@ func (p *program) hold() (string, error) {
 	return fmt.Sprint(pid), err
 }
 
-// parse reads a GPU's place and a number, which may be missing.
-func parse(args []string) (numbers [2]uint64, err error) {
+// parse reads a GPU's place and other numbers, which may be missing.
+func parse(args []string) (numbers [3]uint64, err error) {
 	for i, a := range args[:min(len(args), len(numbers))] {
 		if numbers[i], err = strconv.ParseUint(a, 0, 64); err != nil {
 			return numbers, err

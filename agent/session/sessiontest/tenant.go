@@ -47,13 +47,23 @@ type Tenant struct {
 	seq       uint32
 	away      time.Duration
 	held      map[int]uint64
+	shared    map[abi.ShareKey]piece
+	pending   []byte // an EXPORT that was not answered before the connection was lost
 	uuids     [][16]byte
+}
+
+// piece is shared memory that a tenant has and is not charged for itself.
+type piece struct {
+	gpu      int
+	bytes    uint64
+	exported bool
 }
 
 // Connect makes the session of this process with the agent behind a socket.
 func Connect(path, program string) (*Tenant, error) {
 	t := &Tenant{
-		path: path, program: program, held: make(map[int]uint64), away: awayDefault,
+		path: path, program: program, held: make(map[int]uint64),
+		shared: make(map[abi.ShareKey]piece), away: awayDefault,
 		controlFD: -1, usageFD: -1,
 	}
 	if err := t.hello(); err != nil {
@@ -134,6 +144,103 @@ func (t *Tenant) Forge(gpu int, value uint64) {
 	atomic.StoreUint64(t.word(gpu), value)
 }
 
+// Export makes n bytes of what is held on a GPU known by a key, and tells whether they are the
+// container's now.
+func (t *Tenant) Export(gpu int, n uint64, key abi.ShareKey) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	answer, err := t.share(abi.MsgExport, gpu, n, key)
+	if err != nil || answer.Verdict != abi.Granted {
+		return false, err
+	}
+	t.held[gpu] -= n
+	t.shared[key] = piece{gpu, n, true}
+	return true, nil
+}
+
+// Import takes what a key names, and tells whether somebody is charged for it.
+func (t *Tenant) Import(key abi.ShareKey) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	answer, err := t.share(abi.MsgImport, -1, 0, key)
+	if err != nil || answer.Verdict != abi.ChargedElsewhere {
+		return false, err
+	}
+	p := t.shared[key]
+	t.shared[key] = piece{int(answer.Gpu), answer.Bytes, p.exported}
+	return true, nil
+}
+
+// Drop ends the having of what a key names.
+func (t *Tenant) Drop(key abi.ShareKey) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.shared, key)
+	if t.conn == nil {
+		return nil // the next connection's declaration leaves it out
+	}
+	_, err := t.share(abi.MsgDrop, -1, 0, key)
+	return err
+}
+
+// Forget has the next declaration leave out what a key names.
+func (t *Tenant) Forget(key abi.ShareKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.shared, key)
+}
+
+// share says one thing of shared memory and waits for the answer. A connection that is lost
+// meanwhile is made anew, and it is said again.
+func (t *Tenant) share(kind uint16, gpu int, n uint64, key abi.ShareKey) (answer abi.Shared,
+	err error) {
+	t.seq++
+	question := Share(kind, t.seq, uint32(gpu), n, key, 0)
+	wait := reconnectFirst
+	for until := time.Now().Add(t.away); ; {
+		if t.conn == nil {
+			err = t.hello()
+		}
+		if err == nil && t.pending != nil {
+			err = t.receive(abi.MsgShared, &answer)
+		} else if err == nil {
+			err = t.roundTrip(question, abi.MsgShared, &answer)
+		}
+		t.pending = nil
+		if kind == abi.MsgExport && t.conn == nil {
+			t.pending = question
+		}
+		var closed *Closed
+		if err == nil || time.Now().After(until) ||
+			errors.As(err, &closed) && closed.Reason != abi.CloseShutdown {
+			return answer, err
+		}
+		err = nil
+		time.Sleep(wait)
+		wait = min(2*wait, reconnectLast)
+	}
+}
+
+// declare says what is shared to a new connection.
+func (t *Tenant) declare() error {
+	for key, p := range t.shared {
+		kind := uint16(abi.MsgImport)
+		if p.exported {
+			kind = abi.MsgExport
+		}
+		again := Share(kind, 1, uint32(p.gpu), p.bytes, key, abi.ShareAgain)
+		if err := t.conn.Send(again); err != nil {
+			return err
+		}
+	}
+	if t.pending != nil {
+		if err := t.conn.Send(t.pending); err != nil {
+			return err
+		}
+	}
+	return t.conn.Send(Share(abi.MsgDrop, 1, 0, 0, abi.ShareKey{}, abi.ShareAgain))
+}
+
 // Query asks how much one allocation on a GPU could still get.
 func (t *Tenant) Query(gpu int) (free, limit uint64, err error) {
 	t.mu.Lock()
@@ -212,11 +319,15 @@ func (t *Tenant) ask(gpu int, n uint64) (v abi.Verdict, err error) {
 }
 
 func (t *Tenant) roundTrip(question []byte, kind uint16, answer any) error {
-	err := t.conn.Send(question)
-	var packet []byte
-	if err == nil || errors.Is(err, unix.EPIPE) { // a CLOSE may still lie in the socket
-		packet, _, err = t.conn.Receive()
+	if err := t.conn.Send(question); err != nil && !errors.Is(err, unix.EPIPE) {
+		t.disconnect()
+		return err
 	}
+	return t.receive(kind, answer) // a CLOSE may still lie in the socket
+}
+
+func (t *Tenant) receive(kind uint16, answer any) error {
+	packet, _, err := t.conn.Receive()
 	if err == nil && Type(packet) == abi.MsgClose {
 		err = AsClosed(packet)
 	} else if err == nil && Type(packet) != kind {
@@ -243,7 +354,8 @@ func (t *Tenant) hello() error {
 	}
 	var packet []byte
 	var fds []int
-	err = conn.Send(Hello(t.program, held...))
+	again := t.session
+	err = conn.Send(HelloAgain(again, t.program, held...))
 	if err == nil || errors.Is(err, unix.EPIPE) {
 		packet, fds, err = conn.Receive()
 	}
@@ -261,7 +373,10 @@ func (t *Tenant) hello() error {
 		return err
 	}
 	t.conn = conn
-	return nil
+	if again == 0 {
+		return nil
+	}
+	return t.declare()
 }
 
 func (t *Tenant) welcome(packet []byte, fds []int) error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"weir/agent/ledger"
 	"weir/cgo/abi"
@@ -28,7 +29,16 @@ const (
 	answerBytes = 128
 )
 
-// Decode reads one message of a tenant: an *abi.Hello, *abi.Request, *abi.Query or *abi.Note.
+// Export, Import and Drop are the three things that a tenant says of a shared piece of memory. They
+// look alike; what differs is the type in the header.
+type (
+	Export struct{ abi.Share }
+	Import struct{ abi.Share }
+	Drop   struct{ abi.Share }
+)
+
+// Decode reads one message of a tenant: an *abi.Hello, *abi.Request, *abi.Query, *abi.Measure,
+// *Export, *Import, *Drop or *abi.Note.
 func Decode(packet []byte) (any, error) {
 	if len(packet) < headerBytes {
 		return nil, fmt.Errorf("message of %d bytes, shorter than a header", len(packet))
@@ -47,6 +57,14 @@ func Decode(packet []byte) (any, error) {
 		return decode("REQUEST", packet, checkRequest)
 	case abi.MsgQuery:
 		return decode("QUERY", packet, checkQuery)
+	case abi.MsgMeasure:
+		return decode("MEASURE", packet, checkMeasure)
+	case abi.MsgExport:
+		return decode("EXPORT", packet, checkExport)
+	case abi.MsgImport:
+		return decode("IMPORT", packet, checkImport)
+	case abi.MsgDrop:
+		return decode("DROP", packet, checkDrop)
 	case abi.MsgNote:
 		return decode("NOTE", packet, checkNote)
 	default:
@@ -57,12 +75,12 @@ func Decode(packet []byte) (any, error) {
 // decode reads a message that has exactly the size of its type, and checks its fields.
 func decode[T any](name string, packet []byte, check func(*T) error) (any, error) {
 	m := new(T)
-	if want := binary.Size(m); len(packet) != want {
+	// The types are laid out as the messages are, little-endian (a test looks): package binary would
+	// take its time over a HELLO, of which each process of a crowd sends one.
+	if want := int(unsafe.Sizeof(*m)); len(packet) != want {
 		return nil, fmt.Errorf("%s of %d bytes, where it has %d", name, len(packet), want)
 	}
-	if _, err := binary.Decode(packet, binary.LittleEndian, m); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(m)), len(packet)), packet)
 	if err := check(m); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -117,7 +135,7 @@ func checkRequest(m *abi.Request) error {
 	if m.Bytes == 0 || m.Bytes > BytesMax {
 		return fmt.Errorf("%d bytes asked for", m.Bytes)
 	}
-	if m.Kind < abi.KindPlain || m.Kind > abi.KindManaged {
+	if m.Kind < abi.KindPlain || m.Kind > abi.KindImported {
 		return fmt.Errorf("unknown kind %d", m.Kind)
 	}
 	return checkSeq(m.Header)
@@ -130,8 +148,47 @@ func checkQuery(m *abi.Query) error {
 	return checkSeq(m.Header)
 }
 
+func checkMeasure(m *abi.Measure) error {
+	if m.Contexts == 0 {
+		return errors.New("no contexts to be measured")
+	}
+	if m.Bytes > BytesMax {
+		return fmt.Errorf("%d bytes held beside them", m.Bytes)
+	}
+	return checkSeq(m.Header)
+}
+
+func checkExport(m *Export) error {
+	if m.Bytes > BytesMax {
+		return fmt.Errorf("%d bytes exported", m.Bytes)
+	}
+	return checkShare(&m.Share)
+}
+
+func checkImport(m *Import) error {
+	if m.Bytes > BytesMax {
+		return fmt.Errorf("%d bytes imported", m.Bytes)
+	}
+	return checkShare(&m.Share)
+}
+
+func checkDrop(m *Drop) error {
+	all := m.Flags == abi.ShareAgain
+	if all && (m.Gpu != 0 || m.Bytes != 0 || m.Key != abi.ShareKey{}) {
+		return errors.New("all is declared, and something is named")
+	}
+	return checkShare(&m.Share)
+}
+
+func checkShare(m *abi.Share) error {
+	if m.Flags&^abi.ShareAgain != 0 {
+		return fmt.Errorf("unknown flags %#x", m.Flags)
+	}
+	return checkSeq(m.Header)
+}
+
 func checkNote(m *abi.Note) error {
-	if m.Code < abi.NoteRefused || m.Code > abi.NoteForked {
+	if m.Code < abi.NoteRefused || m.Code > abi.NoteBadPage {
 		return fmt.Errorf("unknown code %d", m.Code)
 	}
 	return nil
@@ -178,6 +235,10 @@ func Encode(m any) []byte {
 		kind = abi.MsgVerdict
 	case *abi.Answer:
 		kind = abi.MsgAnswer
+	case *abi.Measured:
+		kind = abi.MsgMeasured
+	case *abi.Shared:
+		kind = abi.MsgShared
 	case *abi.Close:
 		kind = abi.MsgClose
 	}
@@ -187,8 +248,8 @@ func Encode(m any) []byte {
 }
 
 // Close makes the last message of a connection; text is cut to what fits.
-func Close(reason uint32, text string) []byte {
-	m := &abi.Close{Reason: reason}
+func Close(reason, flags uint32, text string) []byte {
+	m := &abi.Close{Reason: reason, Flags: flags}
 	for i := range min(len(text), len(m.Text)-1) {
 		m.Text[i] = int8(text[i])
 	}

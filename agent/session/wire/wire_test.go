@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"weir/cgo/abi"
@@ -43,6 +44,13 @@ func request(change func(*abi.Request)) []byte {
 	return raw(abi.MsgRequest, 7, m)
 }
 
+// share is an EXPORT, IMPORT or DROP.
+func share(kind uint16, change func(*abi.Share)) []byte {
+	m := &abi.Share{Bytes: 512, Key: abi.ShareKey{Bytes: [32]uint8{1}}}
+	change(m)
+	return raw(kind, 7, m)
+}
+
 // versions is a HELLO that offers a range of versions.
 func versions(oldest, newest uint16) []byte {
 	return hello(func(m *abi.Hello) { m.Abi_oldest, m.Abi_newest = oldest, newest })
@@ -60,12 +68,49 @@ func TestDecodeAccepts(t *testing.T) {
 		"request for no GPU":       request(func(m *abi.Request) { m.Gpu, m.Bytes = 99, BytesMax }),
 		"query":                    raw(abi.MsgQuery, 7, &abi.Query{}),
 		"note":                     raw(abi.MsgNote, 0, &abi.Note{Code: abi.NoteForked}),
+		"request of the last kind": request(func(m *abi.Request) { m.Kind = abi.KindImported }),
+		"measure":                  raw(abi.MsgMeasure, 7, &abi.Measure{Contexts: 1, Bytes: BytesMax}),
+		"export":                   share(abi.MsgExport, func(*abi.Share) {}),
+		"export again":             share(abi.MsgExport, func(m *abi.Share) { m.Flags = abi.ShareAgain }),
+		"import of unknown size":   share(abi.MsgImport, func(m *abi.Share) { m.Gpu, m.Bytes = ^uint32(0), 0 }),
+		"drop":                     share(abi.MsgDrop, func(*abi.Share) {}),
+		"all is declared":          raw(abi.MsgDrop, 7, &abi.Share{Flags: abi.ShareAgain}),
 	} {
 		m, err := Decode(packet)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if h, ok := m.(*abi.Hello); ok && Negotiated(h) != abi.Version {
 			t.Errorf("%s: negotiated %d", name, Negotiated(h))
+		}
+	}
+}
+
+// TestLayout: what is decoded by copying is what package binary makes of it.
+func TestLayout(t *testing.T) {
+	for _, c := range []struct {
+		packet []byte
+		want   any
+	}{
+		{hello(func(m *abi.Hello) {
+			m.Driver_version, m.Pid, m.Session, m.Usage_inode = 1, 2, 3, 4
+			m.Held_count, m.Held[0].Bytes, m.Held[63].Uuid[15] = 1, 5, 6
+			m.Library[0], m.Program[62] = 'a', 'b'
+		}), new(abi.Hello)},
+		{request(func(m *abi.Request) { m.Gpu, m.Kind, m.Bytes = 1, 2, 3 }), new(abi.Request)},
+		{raw(abi.MsgQuery, 7, &abi.Query{Gpu: 1}), new(abi.Query)},
+		{raw(abi.MsgMeasure, 7, &abi.Measure{Gpu: 1, Contexts: 2, Bytes: 3}), new(abi.Measure)},
+		{share(abi.MsgExport, func(m *abi.Share) { m.Gpu, m.Bytes, m.Key.Bytes[31] = 1, 2, 3 }), new(Export)},
+		{raw(abi.MsgNote, 7, &abi.Note{Code: 1, A: 2, B: 3}), new(abi.Note)},
+	} {
+		got, err := Decode(c.packet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := binary.Decode(c.packet, binary.LittleEndian, c.want); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%T differs:\n%s", got, diff)
 		}
 	}
 }
@@ -89,9 +134,21 @@ func TestDecodeRefuses(t *testing.T) {
 		{"bytes asked for", request(func(m *abi.Request) { m.Bytes = 0 })},
 		{"bytes asked for", request(func(m *abi.Request) { m.Bytes = BytesMax + 1 })},
 		{"unknown kind", request(func(m *abi.Request) { m.Kind = 0 })},
-		{"unknown kind", request(func(m *abi.Request) { m.Kind = 4 })},
+		{"unknown kind", request(func(m *abi.Request) { m.Kind = 12 })},
 		{"number 0", raw(abi.MsgRequest, 0, &abi.Request{Kind: 1, Bytes: 1})},
 		{"number 0", raw(abi.MsgQuery, 0, &abi.Query{})},
+		{"number 0", raw(abi.MsgMeasure, 0, &abi.Measure{Contexts: 1})},
+		{"no contexts", raw(abi.MsgMeasure, 1, &abi.Measure{})},
+		{"held beside", raw(abi.MsgMeasure, 1, &abi.Measure{Contexts: 1, Bytes: BytesMax + 1})},
+		{"number 0", raw(abi.MsgExport, 0, &abi.Share{})},
+		{"number 0", raw(abi.MsgImport, 0, &abi.Share{})},
+		{"number 0", raw(abi.MsgDrop, 0, &abi.Share{})},
+		{"bytes exported", share(abi.MsgExport, func(m *abi.Share) { m.Bytes = BytesMax + 1 })},
+		{"bytes imported", share(abi.MsgImport, func(m *abi.Share) { m.Bytes = BytesMax + 1 })},
+		{"unknown flags", share(abi.MsgExport, func(m *abi.Share) { m.Flags = 2 })},
+		{"unknown flags", share(abi.MsgImport, func(m *abi.Share) { m.Flags = ^uint32(0) })},
+		{"something is named", share(abi.MsgDrop, func(m *abi.Share) { m.Flags = abi.ShareAgain })},
+		{"unknown type 13", raw(abi.MsgShared, 1, &abi.Shared{})},
 		{"reserved", raw(abi.MsgQuery, 1, &abi.Query{Reserved: 1})},
 		{"reserved", hello(func(m *abi.Hello) { m.Reserved = 1 })},
 		{"unknown code", raw(abi.MsgNote, 0, &abi.Note{})},
@@ -144,8 +201,8 @@ func TestEncode(t *testing.T) {
 	if !bytes.Equal(packet, want) {
 		t.Errorf("got %x, want %x", packet, want)
 	}
-	long := Close(abi.CloseProtocol, strings.Repeat("x", 200))
-	if len(long) != 112 || long[111] != 0 || long[110] != 'x' {
+	long := Close(abi.CloseVersion, abi.ClosePass, strings.Repeat("x", 200))
+	if len(long) != 112 || long[111] != 0 || long[110] != 'x' || long[12] != abi.ClosePass {
 		t.Errorf("a long reason is not cut and ended: %x", long)
 	}
 }
@@ -174,6 +231,10 @@ func TestWindow(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
+	f.Add(share(abi.MsgExport, func(*abi.Share) {}))
+	f.Add(share(abi.MsgImport, func(m *abi.Share) { m.Flags = abi.ShareAgain }))
+	f.Add(raw(abi.MsgDrop, 7, &abi.Share{Flags: abi.ShareAgain}))
+	f.Add(raw(abi.MsgMeasure, 7, &abi.Measure{Contexts: 1}))
 	f.Add(hello(func(m *abi.Hello) { m.Held_count = 1 }))
 	f.Add(raw(abi.MsgRequest, 7, &abi.Request{Kind: abi.KindPlain, Bytes: 1}))
 	f.Add(raw(abi.MsgQuery, 7, &abi.Query{}))

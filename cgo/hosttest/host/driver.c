@@ -9,16 +9,19 @@
 
 #include "../../hooks.h"
 
-struct test_driver test_driver = {.pitch_bytes = TEST_PITCH};
+struct test_driver test_driver = {
+    .pitch_bytes = TEST_PITCH, .array_unit_bytes = 512, .chunk_bytes = 256 << 10};
 
 struct block {
     uint64_t magic;
     uint64_t bytes;
     struct block *next;  // while free
     int gpu;
+    uint64_t serial;
 };
 
 static struct block *free_blocks;
+static uint64_t block_serials;
 static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // Contexts that exist at one time, more or less: a table by handle.
@@ -34,7 +37,7 @@ static uint64_t next_context = 100;
 static int context_device[CONTEXTS];
 static int primary_count[TEST_GPUS];
 
-static void dawdle(void) {
+void test_driver_dawdle(void) {
     unsigned us = __atomic_load_n(&test_driver.dawdle_us, __ATOMIC_RELAXED);
     if (!us)
         return;
@@ -42,7 +45,7 @@ static void dawdle(void) {
     nanosleep(&length, NULL);
 }
 
-static int planned_failure(void) {
+int test_driver_failure(void) {
     int code = __atomic_load_n(&test_driver.fail_code, __ATOMIC_RELAXED);
     if (code)
         __atomic_store_n(&test_driver.fail_code, 0, __ATOMIC_RELAXED);
@@ -64,7 +67,7 @@ static int release_block(struct block *block) {
     int wrong = block->magic != BLOCK_MAGIC;
     if (!wrong) {
         block->magic = 0;
-        __atomic_fetch_sub(&test_driver.used_bytes[block->gpu], block->bytes, __ATOMIC_SEQ_CST);
+        test_driver_give(block->gpu, block->bytes);
         block->next = free_blocks;
         free_blocks = block;
     }
@@ -72,19 +75,67 @@ static int release_block(struct block *block) {
     return wrong;
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t unit) {
-    return (bytes + unit - 1) / unit * unit;
+static pthread_mutex_t books_lock = PTHREAD_MUTEX_INITIALIZER;
+
+// More than the limit is in use, beyond what calls have taken that are not over yet.
+static void check(int gpu) {
+    uint64_t limit = test_driver.limit_bytes[gpu];
+    if (limit && test_driver.used_bytes[gpu] > limit + test_driver.tentative_bytes[gpu])
+        test_driver.violations++;
+    if (test_driver.used_bytes[gpu] > test_driver.peak_bytes[gpu])
+        test_driver.peak_bytes[gpu] = test_driver.used_bytes[gpu];
 }
 
-static void count(int gpu, uint64_t bytes) {
-    uint64_t used = __atomic_add_fetch(&test_driver.used_bytes[gpu], bytes, __ATOMIC_SEQ_CST);
-    uint64_t limit = __atomic_load_n(&test_driver.limit_bytes[gpu], __ATOMIC_RELAXED);
-    if (limit && used > limit)
-        __atomic_fetch_add(&test_driver.violations, 1, __ATOMIC_RELAXED);
-    uint64_t peak = __atomic_load_n(&test_driver.peak_bytes[gpu], __ATOMIC_RELAXED);
-    while (used > peak && !__atomic_compare_exchange_n(&test_driver.peak_bytes[gpu], &peak, used, 0,
-                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+static int take(int gpu, uint64_t bytes, uint64_t tentative_bytes) {
+    pthread_mutex_lock(&books_lock);
+    int fits = test_driver.used_bytes[gpu] + bytes <= TEST_GPU_BYTES;
+    if (fits) {
+        test_driver.used_bytes[gpu] += bytes;
+        test_driver.tentative_bytes[gpu] += tentative_bytes;
+        check(gpu);
     }
+    pthread_mutex_unlock(&books_lock);
+    return fits;
+}
+
+int test_driver_take(int gpu, uint64_t bytes) {
+    return take(gpu, bytes, 0);
+}
+
+int test_driver_grow(int gpu, uint64_t bytes) {
+    return take(gpu, bytes, bytes);
+}
+
+void test_driver_give(int gpu, uint64_t bytes) {
+    pthread_mutex_lock(&books_lock);
+    test_driver.used_bytes[gpu] -= bytes;
+    pthread_mutex_unlock(&books_lock);
+}
+
+void test_driver_firm(int gpu, uint64_t bytes) {
+    pthread_mutex_lock(&books_lock);
+    test_driver.tentative_bytes[gpu] -= bytes;
+    check(gpu);
+    pthread_mutex_unlock(&books_lock);
+}
+
+void test_driver_call_over(void) {
+    test_pools_call_over();
+    test_graphs_call_over();
+}
+
+int test_driver_block(uint64_t pointer, uint64_t *bytes, uint64_t *serial, int *gpu) {
+    if (pointer < LOWEST_POINTER || pointer >> 47 || pointer % sizeof(uint64_t))
+        return 0;
+    const struct block *block = (struct block *)(uintptr_t)pointer;
+    *bytes = block->bytes;
+    *serial = block->serial;
+    *gpu = block->gpu;
+    return block->magic == BLOCK_MAGIC;
+}
+
+int test_driver_device(void) {
+    return current ? current_device : -1;
 }
 
 static CUresult allocate(CUdeviceptr *pointer, size_t bytes) {
@@ -93,17 +144,17 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes) {
     if (!current)
         return CUDA_ERROR_INVALID_CONTEXT;
     __atomic_fetch_add(&test_driver.calls, 1, __ATOMIC_RELAXED);
-    int code = planned_failure();
+    int code = test_driver_failure();
     if (code) {
-        dawdle();
+        test_driver_dawdle();
         return code;
     }
-    if (bytes > TEST_GPU_BYTES)
+    if (bytes > TEST_GPU_BYTES || !test_driver_take(current_device, test_driver_round(bytes, 512)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct block *block = take_block();
-    *block = (struct block){BLOCK_MAGIC, round_up(bytes, 512), NULL, current_device};
-    count(current_device, block->bytes);
-    dawdle();
+    *block = (struct block){BLOCK_MAGIC, test_driver_round(bytes, 512), NULL, current_device,
+                            __atomic_add_fetch(&block_serials, 1, __ATOMIC_RELAXED)};
+    test_driver_dawdle();
     *pointer = (CUdeviceptr)(uintptr_t)block;
     return CUDA_SUCCESS;
 }
@@ -120,33 +171,40 @@ static CUresult driver_alloc_pitch(CUdeviceptr *pointer, size_t *pitch, size_t w
                                    unsigned element) {
     if (!pitch || (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
-    *pitch = round_up(width, test_driver.pitch_bytes);
+    *pitch = test_driver_round(width, test_driver.pitch_bytes);
     return allocate(pointer, *pitch * height);
 }
 
-static CUresult driver_free(CUdeviceptr pointer) {
-    int code = planned_failure();
+static CUresult release(CUdeviceptr pointer, CUstream stream, int now) {
+    int code = test_driver_failure();
     if (code)
         return code;
     if (pointer < LOWEST_POINTER)
         return CUDA_ERROR_INVALID_VALUE;
-    if (release_block((struct block *)(uintptr_t)pointer))
+    if (test_graphs_owns(pointer))
+        return CUDA_SUCCESS;
+    int pooled = test_pools_free(pointer, (uintptr_t)stream, now);
+    if (pooled < 0 || (!pooled && release_block((struct block *)(uintptr_t)pointer)))
         return CUDA_ERROR_INVALID_VALUE;
-    dawdle();
+    test_driver_dawdle();
     return CUDA_SUCCESS;
 }
 
+static CUresult driver_free(CUdeviceptr pointer) {
+    return release(pointer, NULL, 1);
+}
+
 static CUresult driver_free_async(CUdeviceptr pointer, CUstream stream) {
-    (void)stream;
-    return driver_free(pointer);
+    return release(pointer, stream, 0);
 }
 
 static CUresult driver_info(size_t *free_bytes, size_t *total_bytes) {
     if (!current)
         return CUDA_ERROR_INVALID_CONTEXT;
     *total_bytes = TEST_GPU_BYTES;
-    *free_bytes =
-        TEST_GPU_BYTES - __atomic_load_n(&test_driver.used_bytes[current_device], __ATOMIC_RELAXED);
+    pthread_mutex_lock(&books_lock);
+    *free_bytes = TEST_GPU_BYTES - test_driver.used_bytes[current_device];
+    pthread_mutex_unlock(&books_lock);
     return CUDA_SUCCESS;
 }
 
@@ -163,6 +221,11 @@ static CUresult driver_init(unsigned flags) {
 
 static CUresult driver_version(int *version) {
     *version = 12040;
+    return CUDA_SUCCESS;
+}
+
+static CUresult driver_count(int *count) {
+    *count = TEST_GPUS;
     return CUDA_SUCCESS;
 }
 
@@ -189,7 +252,7 @@ static CUresult driver_destroy(CUcontext context) {
         return CUDA_ERROR_INVALID_CONTEXT;
     if (current == context)
         test_driver_use_context(0);
-    return planned_failure();
+    return test_driver_failure();
 }
 
 static CUresult driver_attach(CUcontext *context, unsigned flags) {
@@ -228,15 +291,34 @@ uint64_t test_driver_new_context(int device) {
     return handle;
 }
 
-void test_driver_use_context(uint64_t handle) {
-    current = (CUcontext)(uintptr_t)handle;
-    current_device = (int)handle - 1;
-    if (handle > TEST_GPUS)
-        current_device = __atomic_load_n(&context_device[handle % CONTEXTS], __ATOMIC_RELAXED);
+void test_driver_place_context(uint64_t handle, int device) {
+    __atomic_store_n(&context_device[handle % CONTEXTS], device, __ATOMIC_RELAXED);
 }
 
-#define INSTALL(export, function)                                                                  \
-    __atomic_store_n(&weir_real_table[WEIR_FN_##export], (void *)(function), __ATOMIC_RELEASE)
+int test_driver_device_of(uint64_t handle) {
+    return handle > TEST_GPUS
+               ? __atomic_load_n(&context_device[handle % CONTEXTS], __ATOMIC_RELAXED)
+               : (int)handle - 1;
+}
+
+void test_driver_use_context(uint64_t handle) {
+    current = (CUcontext)(uintptr_t)handle;
+    current_device = test_driver_device_of(handle);
+}
+
+static __thread CUcontext pushed_over;
+
+static CUresult driver_push(CUcontext context) {
+    pushed_over = current;
+    test_driver_use_context((uint64_t)(uintptr_t)context);
+    return CUDA_SUCCESS;
+}
+
+static CUresult driver_pop(CUcontext *context) {
+    *context = current;
+    test_driver_use_context((uint64_t)(uintptr_t)pushed_over);
+    return CUDA_SUCCESS;
+}
 
 void test_driver_install(void) {
     INSTALL(cuInit, driver_init);
@@ -258,13 +340,20 @@ void test_driver_install(void) {
     INSTALL(cuDevicePrimaryCtxRelease_v2, driver_release);
     INSTALL(cuDevicePrimaryCtxReset_v2, driver_reset);
     INSTALL(cuDevicePrimaryCtxGetState, driver_primary_state);
+    INSTALL(cuDeviceGetCount, driver_count);
+    INSTALL(cuCtxPushCurrent_v2, driver_push);
+    INSTALL(cuCtxPopCurrent_v2, driver_pop);
+    test_arrays_install();
+    test_pools_install();
+    test_graphs_install();
+    test_shared_install();
 }
 
 static uint64_t next_pointer = 0x7f0000000000ull;
 
 static CUresult null_alloc(CUdeviceptr *pointer, size_t bytes) {
     *pointer = next_pointer;
-    next_pointer += round_up(bytes, 512);
+    next_pointer += test_driver_round(bytes, 512);
     return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 #ifndef WEIR_HOSTTEST_HOST_H
 #define WEIR_HOSTTEST_HOST_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 // Threads allocate and free at random for `ms`, on both GPUs; all of it is freed in the end if
@@ -20,7 +21,26 @@ int test_table(uint64_t seed);
 // Threads that count under the process's lock.
 int test_lock(void);
 
+// The same as test_stress with all kinds of memory and all that ends or moves it, in `rounds` of
+// `ms` each, after which the library's books are to be the driver's.
+int test_mix(int threads, int ms, int rounds, uint64_t seed);
+
+// Runs a command about other kinds of memory, and answers it. Whether it was one; counts where
+// errno was changed.
+int test_kinds(char **words, uint64_t *errno_lost);
+
 int test_bench(void);
+
+// A series of messages of an agent, each with its length before it. 0, or 1 where they have spoilt
+// the books.
+int test_messages(const uint8_t *data, size_t bytes);
+int test_messages_at_random(uint64_t seed, int rounds);
+
+// Runs a command about created memory or memory between processes. Whether it is one.
+int test_sharing(char **words);
+
+// Runs a command about contexts and code that take memory (contexts.c). Whether it is one.
+int test_contexts_command(char **words);
 
 static inline uint64_t test_random(uint64_t *seed) {
     *seed ^= *seed << 13;

@@ -254,6 +254,9 @@ static int run_test(char **words) {
     if (!strcmp(words[0], "stress"))
         return test_stress((int)number(words[1]), (int)number(words[2]), number(words[3]),
                            (int)number(words[4]));
+    if (!strcmp(words[0], "mix"))
+        return test_mix((int)number(words[1]), (int)number(words[2]), (int)number(words[3]),
+                        number(words[4]));
     if (!strcmp(words[0], "signals"))
         return test_signals((int)number(words[1]));
     if (!strcmp(words[0], "table"))
@@ -262,6 +265,8 @@ static int run_test(char **words) {
         return test_crowd((int)number(words[1]));
     if (!strcmp(words[0], "lock"))
         return test_lock();
+    if (!strcmp(words[0], "messages"))
+        return test_messages_at_random(number(words[1]), (int)number(words[2]));
     if (!strcmp(words[0], "bench"))
         return test_bench();
     return -1;
@@ -289,6 +294,12 @@ static void run_words(char **words) {
             commands[i].run(words);
             return;
         }
+    if (test_kinds(words, &errno_lost))
+        return;
+    if (test_sharing(words))
+        return;
+    if (test_contexts_command(words))
+        return;
     if (!strcmp(words[0], "init"))
         say(CALL(weir_cuInit((unsigned)number(words[1]))), 0);
     else if (!strcmp(words[0], "vfork"))

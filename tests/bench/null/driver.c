@@ -16,10 +16,12 @@ enum {
     GPUS_MAX = 16,
     ALIGNMENT = 512,
     PITCH = 512,
+    POOL_RESERVED = 5,  // the attribute
 };
 
 static const uint64_t GPU_BYTES = 24ull << 30;
 static const uint64_t FREE_BYTES = 23ull << 30;
+static const uint64_t POOL_BYTES = 32ull << 20;
 static const uint64_t RANGE_BYTES = 1ull << 32;
 static const uint64_t FIRST_ADDRESS = 0x100000000000;
 
@@ -303,9 +305,61 @@ HANDLE(cuGraphInstantiateWithFlags, UNUSED void *graph, UNUSED uint64_t flags)
 HANDLE(cuArrayCreate_v2, UNUSED const void *descriptor)
 HANDLE(cuArray3DCreate_v2, UNUSED const void *descriptor)
 HANDLE(cuMipmappedArrayCreate, UNUSED const void *descriptor, UNUSED unsigned levels)
+
+// Size and alignment first: it does not say.
+#define REQUIREMENTS(export)                                                                       \
+    CALL(export, size_t *requirements, UNUSED void *array, UNUSED int device) {                    \
+        NULL_COUNT(export);                                                                        \
+        requirements[0] = requirements[1] = 0;                                                     \
+        return CU_OK;                                                                              \
+    }
+
+REQUIREMENTS(cuArrayGetMemoryRequirements)
+REQUIREMENTS(cuMipmappedArrayGetMemoryRequirements)
+
 HANDLE(cuMemCreate, UNUSED size_t bytes, UNUSED const void *properties, UNUSED uint64_t flags)
 HANDLE(cuMemPoolCreate, UNUSED const void *properties)
-HANDLE(cuDeviceGetDefaultMemPool, UNUSED int device)
+
+// Each device has one pool, which has always reserved the same and in which nothing is used.
+
+static int give_pool(void **pool, int device) {
+    static char pools[GPUS_MAX];
+    if (device < 0 || device >= gpus)
+        return CU_INVALID_DEVICE;
+    *pool = &pools[device];
+    return CU_OK;
+}
+
+CALL(cuDeviceGetDefaultMemPool, void **pool, int device) {
+    NULL_COUNT(cuDeviceGetDefaultMemPool);
+    return give_pool(pool, device);
+}
+
+CALL(cuDeviceGetMemPool, void **pool, int device) {
+    NULL_COUNT(cuDeviceGetMemPool);
+    return give_pool(pool, device);
+}
+
+CALL(cuMemPoolGetAttribute, void *pool, int attribute, uint64_t *value) {
+    NULL_COUNT(cuMemPoolGetAttribute);
+    (void)pool;
+    *value = attribute == POOL_RESERVED ? POOL_BYTES : 0;
+    return CU_OK;
+}
+
+CALL(cuStreamGetCtx, void *stream, void **context) {
+    NULL_COUNT(cuStreamGetCtx);
+    (void)stream;
+    *context = current;
+    return CU_OK;
+}
+
+CALL(cuStreamIsCapturing, void *stream, int *status) {
+    NULL_COUNT(cuStreamIsCapturing);
+    (void)stream;
+    *status = 0;
+    return CU_OK;
+}
 
 CALL(cuEventElapsedTime, float *ms, void *start, void *end) {
     NULL_COUNT(cuEventElapsedTime);

@@ -1,55 +1,30 @@
 // calls.c: what single driver calls cost in this process, in nanoseconds.
 //
 // Linked with libcuda.so.1 directly; whatever is preloaded stands in front of it. It prints one
-// line a figure, "key value", which overhead.c reads: the median over batches that are long enough
-// for the clock. A call that fails ends the program with a line "failed NAME CODE".
+// line a figure, "key value", which overhead.c reads (measure.h). What few libraries have comes
+// late.
 #define _GNU_SOURCE
-#include "driver_calls.h"
+#include "measure.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum {
-    BATCHES = 15,
-    BATCH_NS = 300000,
     THREADS = 8,
     THREAD_BATCHES = 5,
     THREAD_BATCH_NS = 4000000,
     ALLOCATION_BYTES = 512,
+    PHYSICAL_BYTES = 2 << 20,
     LIVE = 100000,
     SETUP_US_MAX = 3000000,  // a rival may be slow at 100,000 live allocations
 };
 
-static void *function, *context;
+static void *function, *context, *stream, *pool;
 static launch_fn *launch = cuLaunchKernel;
 static uint64_t live[LIVE];
 static uint32_t random_state = 1;
-
-static void check(const char *name, int code) {
-    if (code == 0)
-        return;
-    printf("failed %s %d\n", name, code);
-    fflush(stdout);
-    _exit(1);
-}
-
-static void report(const char *key, double value) {
-    printf("%s %.2f\n", key, value);
-    fflush(stdout);
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *values, size_t count) {
-    qsort(values, count, sizeof(*values), by_value);
-    return values[count / 2];
-}
 
 // xorshift32: cheap beside what is measured.
 static uint32_t next_random(void) {
@@ -75,6 +50,41 @@ static void allocations(long count) {
     }
 }
 
+static void stream_allocations(long count) {
+    for (long i = 0; i < count; i++) {
+        uint64_t address;
+        check("cuMemAllocAsync", cuMemAllocAsync(&address, ALLOCATION_BYTES, stream));
+        check("cuMemFreeAsync", cuMemFreeAsync(address, stream));
+    }
+}
+
+static void pool_allocations(long count) {
+    for (long i = 0; i < count; i++) {
+        uint64_t address;
+        check("cuMemAllocFromPoolAsync",
+              cuMemAllocFromPoolAsync(&address, ALLOCATION_BYTES, pool, stream));
+        check("cuMemFreeAsync", cuMemFreeAsync(address, stream));
+    }
+}
+
+static void arrays(long count) {
+    const array_description description = {16, 16, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+    for (long i = 0; i < count; i++) {
+        void *array;
+        check("cuArrayCreate_v2", cuArrayCreate_v2(&array, &description));
+        check("cuArrayDestroy", cuArrayDestroy(array));
+    }
+}
+
+static void physical(long count) {
+    const memory_properties properties = {CU_MEM_ALLOCATION_TYPE_PINNED, 0, ON_DEVICE_0, NULL, {0}};
+    for (long i = 0; i < count; i++) {
+        uint64_t handle;
+        check("cuMemCreate", cuMemCreate(&handle, PHYSICAL_BYTES, &properties, 0));
+        check("cuMemRelease", cuMemRelease(handle));
+    }
+}
+
 // Each pair frees one that was allocated long ago.
 static void replacements(long count) {
     for (long i = 0; i < count; i++) {
@@ -96,26 +106,6 @@ static void look_ups(long count) {
         void *found;
         check("cuGetProcAddress_v2", cuGetProcAddress_v2("cuMemAlloc", &found, 12000, 0, NULL));
     }
-}
-
-static long calls_in(uint64_t ns, void (*calls)(long)) {
-    uint64_t start = now_ns();
-    calls(16);
-    uint64_t took = now_ns() - start;
-    long count = (long)(16 * ns / (took + 1));
-    return count < 4 ? 4 : count;
-}
-
-static double cost(void (*calls)(long)) {
-    double each[BATCHES];
-    calls(16);
-    long count = calls_in(BATCH_NS, calls);
-    for (int i = 0; i < BATCHES; i++) {
-        uint64_t start = now_ns();
-        calls(count);
-        each[i] = (double)(now_ns() - start) / (double)count;
-    }
-    return median(each, BATCHES);
 }
 
 // Launches from several threads.
@@ -188,18 +178,62 @@ static void measure_launches(void) {
     report("launch_8", cost_threads());
 }
 
+// Has a pool keep what it has reserved, as programs do for which time matters. (Of one that gives
+// it back at the next occasion, as pools do at first, the library looks at each free whether it
+// has.)
+static void keep_reserved(void *of_pool) {
+    uint64_t all = UINT64_MAX;
+    check("cuMemPoolSetAttribute",
+          cuMemPoolSetAttribute(of_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+}
+
+// Calls that take memory, while hardly any is live.
 static void measure_memory(void) {
+    const pool_properties properties = {
+        CU_MEM_ALLOCATION_TYPE_PINNED, 0, ON_DEVICE_0, NULL, 0, {0}};
     size_t free_bytes, total_bytes;
+    void *default_pool;
     check("cuMemGetInfo_v2", cuMemGetInfo_v2(&free_bytes, &total_bytes));
     report("total_bytes", (double)total_bytes);
     report("info", cost(infos));
     report("alloc", cost(allocations));
-    uint64_t start = now_ns();
-    for (long i = 0; i < LIVE; i++) {
-        check("cuMemAlloc_v2", cuMemAlloc_v2(&live[i], ALLOCATION_BYTES));
-        if ((now_ns() - start) / 1000 > SETUP_US_MAX)
-            return;
+    check("cuStreamCreate", cuStreamCreate(&stream, 0));
+    check("cuDeviceGetDefaultMemPool", cuDeviceGetDefaultMemPool(&default_pool, 0));
+    keep_reserved(default_pool);
+    report("async", cost(stream_allocations));
+    check("cuMemPoolCreate", cuMemPoolCreate(&pool, &properties));
+    keep_reserved(pool);
+    report("pool", cost(pool_allocations));
+    report("array", cost(arrays));
+    report("physical", cost(physical));
+}
+
+// Makes LIVE allocations with each of two calls; false where that takes too long.
+static int allocate_in_order(void) {
+    uint64_t start = now_ns(), address;
+    for (long i = 0; i < LIVE && (now_ns() - start) / 1000 <= SETUP_US_MAX; i++) {
+        check("cuMemAllocAsync", cuMemAllocAsync(&address, ALLOCATION_BYTES, stream));
+        check("cuMemAllocFromPoolAsync",
+              cuMemAllocFromPoolAsync(&address, ALLOCATION_BYTES, pool, stream));
     }
+    return (now_ns() - start) / 1000 <= SETUP_US_MAX;
+}
+
+static int allocate_plain(void) {
+    uint64_t start = now_ns();
+    for (long i = 0; i < LIVE && (now_ns() - start) / 1000 <= SETUP_US_MAX; i++)
+        check("cuMemAlloc_v2", cuMemAlloc_v2(&live[i], ALLOCATION_BYTES));
+    return (now_ns() - start) / 1000 <= SETUP_US_MAX;
+}
+
+// The same while LIVE allocations of their kind are live.
+static void measure_many(void) {
+    if (!allocate_in_order())
+        return;
+    report("async_live", cost(stream_allocations));
+    report("pool_live", cost(pool_allocations));
+    if (!allocate_plain())
+        return;
     report("alloc_live", cost(allocations));
     report("replace_live", cost(replacements));
 }
@@ -215,7 +249,9 @@ int main(void) {
     check("cuModuleGetFunction", cuModuleGetFunction(&function, module, "none"));
     report("look_up", cost(look_ups));
     measure_launches();
+    measure_variants(function);
     measure_memory();
+    measure_many();
     puts("done 1");
     fflush(stdout);
     _exit(0);

@@ -42,6 +42,25 @@ enum measure {
     ALLOC,
     ALLOC_LIVE,
     REPLACE_LIVE,
+    LAUNCH_THREAD,
+    LAUNCH_EXTENDED,
+    LAUNCH_EXTENDED_THREAD,
+    LAUNCH_COOPERATIVE,
+    LAUNCH_COOPERATIVE_THREAD,
+    LAUNCH_MULTI_DEVICE,
+    LAUNCH_OLD,
+    LAUNCH_GRID,
+    LAUNCH_GRID_ASYNC,
+    LAUNCH_GRAPH,
+    LAUNCH_GRAPH_THREAD,
+    LAUNCH_HOST,
+    LAUNCH_HOST_THREAD,
+    ASYNC,
+    ASYNC_LIVE,
+    POOL,
+    POOL_LIVE,
+    ARRAY,
+    PHYSICAL,
     INFO,
     LOOK_UP,
     START,
@@ -51,6 +70,9 @@ enum measure {
     TOTAL_BYTES,
     MEASURES,
 };
+
+// A form of a launch: variants.c's key is the export's name.
+#define VARIANT(export) export, export
 
 // `key` is what calls.c prints; measures without one are taken here. `promised` is the most that
 // weir may add, 0 for no promise.
@@ -65,9 +87,28 @@ static const struct {
     [ALLOC] = {"alloc+free, 1 live", "alloc", "ns", 100},
     [ALLOC_LIVE] = {"alloc+free, 100,000 live", "alloc_live", "ns", 100},
     [REPLACE_LIVE] = {"replace one of 100,000 live", "replace_live", "ns", 0},
-    [INFO] = {"cuMemGetInfo", "info", "ns", 0},
-    [LOOK_UP] = {"cuGetProcAddress, hooked name", "look_up", "ns", 0},
-    [START] = {"dlopen + cuInit", NULL, "us", 0},
+    [LAUNCH_THREAD] = {VARIANT("cuLaunchKernel_ptsz"), "ns", 10},
+    [LAUNCH_EXTENDED] = {VARIANT("cuLaunchKernelEx"), "ns", 10},
+    [LAUNCH_EXTENDED_THREAD] = {VARIANT("cuLaunchKernelEx_ptsz"), "ns", 10},
+    [LAUNCH_COOPERATIVE] = {VARIANT("cuLaunchCooperativeKernel"), "ns", 10},
+    [LAUNCH_COOPERATIVE_THREAD] = {VARIANT("cuLaunchCooperativeKernel_ptsz"), "ns", 10},
+    [LAUNCH_MULTI_DEVICE] = {VARIANT("cuLaunchCooperativeKernelMultiDevice"), "ns", 10},
+    [LAUNCH_OLD] = {VARIANT("cuLaunch"), "ns", 10},
+    [LAUNCH_GRID] = {VARIANT("cuLaunchGrid"), "ns", 10},
+    [LAUNCH_GRID_ASYNC] = {VARIANT("cuLaunchGridAsync"), "ns", 10},
+    [LAUNCH_GRAPH] = {VARIANT("cuGraphLaunch"), "ns", 10},
+    [LAUNCH_GRAPH_THREAD] = {VARIANT("cuGraphLaunch_ptsz"), "ns", 10},
+    [LAUNCH_HOST] = {VARIANT("cuLaunchHostFunc"), "ns", 10},
+    [LAUNCH_HOST_THREAD] = {VARIANT("cuLaunchHostFunc_ptsz"), "ns", 10},
+    [ASYNC] = {"async alloc+free, 1 live", "async", "ns", 100},
+    [ASYNC_LIVE] = {"async alloc+free, 100,000 live", "async_live", "ns", 100},
+    [POOL] = {"the same from a pool, 1 live", "pool", "ns", 100},
+    [POOL_LIVE] = {"the same from a pool, 100,000 live", "pool_live", "ns", 100},
+    [ARRAY] = {"array create+destroy", "array", "ns", 0},
+    [PHYSICAL] = {"cuMemCreate+cuMemRelease", "physical", "ns", 0},
+    [INFO] = {"cuMemGetInfo", "info", "ns", 20},
+    [LOOK_UP] = {"cuGetProcAddress, hooked name", "look_up", "ns", 50},
+    [START] = {"dlopen + cuInit", NULL, "us", 300},
     [CROWD_INIT] = {"64 at once, to the last cuInit", NULL, "ms", 0},
     [CROWD_SLOW] = {"the same, contexts take 100 ms", NULL, "ms", 0},
     [TRUE_START] = {"/bin/true", NULL, "us", 50},
@@ -138,9 +179,9 @@ static void take_calls(struct column *column, int round) {
     close(ends[0]);
     note_failure(column, "calls", end_child(pid, deadline));
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
-        char key[32];
+        char key[64];
         double value;
-        if (!strncmp(line, "failed", 6) || sscanf(line, "%31s %lf", key, &value) != 2) {
+        if (!strncmp(line, "failed", 6) || sscanf(line, "%63s %lf", key, &value) != 2) {
             if (*line)
                 snprintf(column->failure, sizeof(column->failure), "%.60s", line);
             continue;
@@ -166,7 +207,7 @@ static double take_starts(struct column *column, int count, int context_ms) {
         pids[i] = start_child(start_path, &setting, in[0], out[1]);
     close(in[0]);
     close(out[1]);
-    read_lines(out[0], text, sizeof(text), count, deadline, &late);
+    read_lines(out[0], text, sizeof(text), 2 * count, deadline, &late);
     close(in[1]);
     for (int i = 0; i < count; i++)
         note_failure(column, "start", end_child(pids[i], deadline));
@@ -240,13 +281,13 @@ static void take_round(int round) {
 
 static void print_table(double steal_percent) {
     printf("over the null driver: medians of %d interleaved rounds, %ld cores, steal %.1f %%;\n"
-           "in brackets what is added to the bare driver\n\n%-34s",
+           "in brackets what is added to the bare driver\n\n%-41s",
            rounds, sysconf(_SC_NPROCESSORS_ONLN), steal_percent, "");
     for (int i = 0; i < column_count; i++)
         printf(" %20s", columns[i].title);
     for (int i = 0; i < MEASURES; i++) {
         printf("\n%s, %s%*s", measures[i].title, measures[i].unit,
-               (int)(32 - strlen(measures[i].title) - strlen(measures[i].unit)), "");
+               (int)(39 - strlen(measures[i].title) - strlen(measures[i].unit)), "");
         for (int j = 0; j < column_count; j++) {
             double value = median(columns[j].values[i], rounds);
             char cell[32] = "-";

@@ -1,7 +1,8 @@
 // start.c: a CUDA program's first steps: find the driver, cuInit, one context.
 //
 // It prints two times of CLOCK_MONOTONIC in nanoseconds, before dlopen and after cuInit, then makes
-// its context and waits until its standard input ends, so that many of them can be alive together.
+// its context, prints when it was made, and waits until its standard input ends, so that many of
+// them can be alive together.
 #define _GNU_SOURCE
 #include "driver_calls.h"
 
@@ -27,6 +28,9 @@ int main(void) {
                           (unsigned long long)end);
     // One write, so that lines of many processes on one pipe stay whole.
     if (write(STDOUT_FILENO, line, (size_t)length) != length || retain(&context, 0))
+        return 1;
+    length = snprintf(line, sizeof(line), "context %llu\n", (unsigned long long)now_ns());
+    if (write(STDOUT_FILENO, line, (size_t)length) != length)
         return 1;
     while (read(STDIN_FILENO, &byte, 1) > 0)
         ;

@@ -28,6 +28,12 @@ int cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, size_t width, size_t he
                        unsigned element_bytes);
 int cuMemAllocManaged(uint64_t *address, size_t bytes, unsigned flags);
 int cuMemFree_v2(uint64_t address);
+int cuStreamCreate(void **stream, unsigned flags);
+int cuMemAllocAsync(uint64_t *address, size_t bytes, void *stream);
+int cuMemFreeAsync(uint64_t address, void *stream);
+int cuGraphCreate(void **graph, unsigned flags);
+int cuGraphInstantiateWithFlags(void **exec, void *graph, uint64_t flags);
+int cuGraphLaunch(void *exec, void *stream);
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes);
 int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes);

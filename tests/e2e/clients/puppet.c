@@ -4,6 +4,8 @@
 //
 // It links the driver directly; `via` lets it reach allocation by the other routes.
 #define _GNU_SOURCE
+#include "puppet.h"
+
 #include "cuda.h"
 
 #include <dlfcn.h>
@@ -30,7 +32,7 @@ static char *program;
 
 // One write, so that a killed puppet leaves no half line. Stdio is not used for output: a forked
 // child must not write what its parent had buffered.
-__attribute__((format(printf, 1, 2))) static void answer(const char *format, ...) {
+void puppet_answer(const char *format, ...) {
     char line[LINE_MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
@@ -41,14 +43,14 @@ __attribute__((format(printf, 1, 2))) static void answer(const char *format, ...
         _exit(1);
 }
 
-static void answer_code(int code) {
+void puppet_answer_code(int code) {
     if (code)
-        answer("error %d", code);
+        puppet_answer("error %d", code);
     else
-        answer("ok");
+        puppet_answer("ok");
 }
 
-static uint64_t number(const char *word) {
+uint64_t puppet_number(const char *word) {
     return word ? strtoull(word, NULL, 0) : 0;
 }
 
@@ -64,76 +66,81 @@ static int keep(uint64_t address, size_t bytes) {
 }
 
 static void do_init(char **words) {
-    answer_code(use_gpu((int)number(words[1])));
+    puppet_answer_code(use_gpu((int)puppet_number(words[1])));
 }
 
 // Allocation.
 
 static void do_alloc(char **words) {
     uint64_t address = 0;
-    size_t bytes = number(words[1]);
+    size_t bytes = puppet_number(words[1]);
     int code = allocate(&address, bytes);
     if (code)
-        answer("error %d", code);
+        puppet_answer("error %d", code);
     else
-        answer("ok %d", keep(address, bytes));
+        puppet_answer("ok %d", keep(address, bytes));
 }
 
 static void do_pitch(char **words) {
     uint64_t address = 0;
-    size_t pitch = 0, height = number(words[2]);
-    int code =
-        cuMemAllocPitch_v2(&address, &pitch, number(words[1]), height, (unsigned)number(words[3]));
+    size_t pitch = 0, height = puppet_number(words[2]);
+    int code = cuMemAllocPitch_v2(&address, &pitch, puppet_number(words[1]), height,
+                                  (unsigned)puppet_number(words[3]));
     if (code)
-        answer("error %d", code);
+        puppet_answer("error %d", code);
     else
-        answer("ok %d %zu", keep(address, pitch * height), pitch);
+        puppet_answer("ok %d %zu", keep(address, pitch * height), pitch);
 }
 
 static void do_managed(char **words) {
     uint64_t address = 0;
-    size_t bytes = number(words[1]);
+    size_t bytes = puppet_number(words[1]);
     int code = cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL);
     if (code)
-        answer("error %d", code);
+        puppet_answer("error %d", code);
     else
-        answer("ok %d", keep(address, bytes));
+        puppet_answer("ok %d", keep(address, bytes));
 }
 
 // "hog BYTES": pieces of BYTES until one is refused; how many, and the refusal.
 static void do_hog(char **words) {
-    size_t bytes = number(words[1]);
+    size_t bytes = puppet_number(words[1]);
     uint64_t address;
     int count = 0, code;
     while (!(code = allocate(&address, bytes)) && keep(address, bytes) >= 0)
         count++;
-    answer("ok %d %d", count, code);
+    puppet_answer("ok %d %d", count, code);
 }
 
 // "churn COUNT BYTES": allocate and free, COUNT times.
 static void do_churn(char **words) {
     int code = 0;
     uint64_t address;
-    for (uint64_t i = number(words[1]); i > 0 && !code; i--) {
-        code = allocate(&address, number(words[2]));
+    for (uint64_t i = puppet_number(words[1]); i > 0 && !code; i--) {
+        code = allocate(&address, puppet_number(words[2]));
         if (!code)
             code = release(address);
     }
-    answer_code(code);
+    puppet_answer_code(code);
 }
 
 static bool is_slot(uint64_t slot) {
     return slot < SLOTS_MAX && slots[slot].bytes > 0;
 }
 
+uint64_t puppet_address(const char *word) {
+    uint64_t slot = puppet_number(word);
+    return is_slot(slot) ? slots[slot].address : 0;
+}
+
 static void do_free(char **words) {
-    uint64_t slot = number(words[1]);
+    uint64_t slot = puppet_number(words[1]);
     if (!is_slot(slot)) {
-        answer("wrong slot");
+        puppet_answer("wrong slot");
         return;
     }
     slots[slot].bytes = 0;
-    answer_code(release(slots[slot].address));
+    puppet_answer_code(release(slots[slot].address));
 }
 
 static void do_free_all(char **words) {
@@ -144,11 +151,11 @@ static void do_free_all(char **words) {
             code = release(slots[i].address);
         slots[i].bytes = 0;
     }
-    answer_code(code);
+    puppet_answer_code(code);
 }
 
 static void do_free_address(char **words) {
-    answer_code(release(number(words[1])));
+    puppet_answer_code(release(puppet_number(words[1])));
 }
 
 static void do_info(char **words) {
@@ -156,27 +163,27 @@ static void do_info(char **words) {
     int code = cuMemGetInfo_v2(&free_bytes, &total_bytes);
     (void)words;
     if (code)
-        answer("error %d", code);
+        puppet_answer("error %d", code);
     else
-        answer("ok %zu %zu", free_bytes, total_bytes);
+        puppet_answer("ok %zu %zu", free_bytes, total_bytes);
 }
 
 static void do_total(char **words) {
     size_t bytes;
-    int code = cuDeviceTotalMem_v2(&bytes, (int)number(words[1]));
+    int code = cuDeviceTotalMem_v2(&bytes, (int)puppet_number(words[1]));
     if (code)
-        answer("error %d", code);
+        puppet_answer("error %d", code);
     else
-        answer("ok %zu", bytes);
+        puppet_answer("ok %zu", bytes);
 }
 
 static void do_count(char **words) {
     int count, code = cuDeviceGetCount(&count);
     (void)words;
     if (code)
-        answer("error %d", code);
+        puppet_answer("error %d", code);
     else
-        answer("ok %d", count);
+        puppet_answer("ok %d", count);
 }
 
 // Data. Each word of an allocation is a hash of its place and the seed.
@@ -188,23 +195,23 @@ static uint64_t pattern(uint64_t seed, uint64_t at) {
 }
 
 static void do_fill(char **words) {
-    uint64_t slot = number(words[1]), seed = number(words[2]);
+    uint64_t slot = puppet_number(words[1]), seed = puppet_number(words[2]);
     if (!is_slot(slot)) {
-        answer("wrong slot");
+        puppet_answer("wrong slot");
         return;
     }
     size_t count = slots[slot].bytes / sizeof(uint64_t);
     uint64_t *data = malloc(slots[slot].bytes);
     for (size_t i = 0; data && i < count; i++)
         data[i] = pattern(seed, i);
-    answer_code(cuMemcpyHtoD_v2(slots[slot].address, data, count * sizeof(*data)));
+    puppet_answer_code(cuMemcpyHtoD_v2(slots[slot].address, data, count * sizeof(*data)));
     free(data);
 }
 
 static void do_check(char **words) {
-    uint64_t slot = number(words[1]), seed = number(words[2]);
+    uint64_t slot = puppet_number(words[1]), seed = puppet_number(words[2]);
     if (!is_slot(slot)) {
-        answer("wrong slot");
+        puppet_answer("wrong slot");
         return;
     }
     size_t count = slots[slot].bytes / sizeof(uint64_t), i = 0;
@@ -213,11 +220,11 @@ static void do_check(char **words) {
     while (data && !code && i < count && data[i] == pattern(seed, i))
         i++;
     if (code)
-        answer("error %d", code);
+        puppet_answer("error %d", code);
     else if (i < count)
-        answer("wrong word %zu of slot %d", i, (int)slot);
+        puppet_answer("wrong word %zu of slot %d", i, (int)slot);
     else
-        answer("ok");
+        puppet_answer("ok");
     free(data);
 }
 
@@ -261,11 +268,11 @@ static void do_via(char **words) {
     else if (!strcmp(route, "path"))
         failed = open_route(words[2], 0);
     else if (!strcmp(route, "procaddress"))
-        failed = take_procaddress((int)number(words[2]));
+        failed = take_procaddress((int)puppet_number(words[2]));
     if (failed)
-        answer("wrong route %s: %s", route, failed < 0 ? dlerror() : "refused");
+        puppet_answer("wrong route %s: %s", route, failed < 0 ? dlerror() : "refused");
     else
-        answer("ok");
+        puppet_answer("ok");
 }
 
 // "self VERSION": asks cuGetProcAddress for itself, and that for the allocating functions, each
@@ -273,7 +280,7 @@ static void do_via(char **words) {
 static void do_self(char **words) {
     typedef int v1_fn(const char *, void **, int, uint64_t);
     typedef int v2_fn(const char *, void **, int, uint64_t, int *);
-    int version = (int)number(words[1]), status = 0;
+    int version = (int)puppet_number(words[1]), status = 0;
     void *self = NULL, *found[2] = {NULL, NULL};
     int code = cuGetProcAddress_v2("cuGetProcAddress", &self, version, 0, NULL);
     const char *names[2] = {"cuMemAlloc", "cuMemFree"};
@@ -286,9 +293,9 @@ static void do_self(char **words) {
     allocate = (alloc_fn *)found[0];
     release = (free_fn *)found[1];
     if (status)
-        answer("wrong status %d", status);
+        puppet_answer("wrong status %d", status);
     else
-        answer_code(code);
+        puppet_answer_code(code);
 }
 
 // "look NAME VERSION FLAGS [null]": what cuGetProcAddress_v2 says: code, status, and the object and
@@ -297,12 +304,12 @@ static void do_look(char **words) {
     void *found = NULL;
     int status = -1;
     Dl_info where = {0};
-    int code = cuGetProcAddress_v2(words[1], &found, (int)number(words[2]), number(words[3]),
-                                   words[4] ? NULL : &status);
+    int code = cuGetProcAddress_v2(words[1], &found, (int)puppet_number(words[2]),
+                                   puppet_number(words[3]), words[4] ? NULL : &status);
     if (found)
         dladdr(found, &where);
-    answer("ok %d %d %s %s", code, status, where.dli_fname ? where.dli_fname : "-",
-           where.dli_sname ? where.dli_sname : "-");
+    puppet_answer("ok %d %d %s %s", code, status, where.dli_fname ? where.dli_fname : "-",
+                  where.dli_sname ? where.dli_sname : "-");
 }
 
 // "table": what cuGetExportTable gives for an id that no driver knows, and whether it leaves the
@@ -312,7 +319,7 @@ static void do_table(char **words) {
     const void *table = &id;
     int code = cuGetExportTable(&table, id);
     (void)words;
-    answer("ok %d %s", code, !table ? "null" : table == &id ? "untouched" : "set");
+    puppet_answer("ok %d %s", code, !table ? "null" : table == &id ? "untouched" : "set");
 }
 
 // Processes.
@@ -323,11 +330,11 @@ static void do_fork(char **words) {
     const char *what = words[1] ? words[1] : "";
     pid_t pid = fork();
     if (pid > 0) {
-        answer("ok %d", (int)pid);
+        puppet_answer("ok %d", (int)pid);
         return;
     }
     if (pid < 0) {
-        answer("wrong fork %d", errno);
+        puppet_answer("wrong fork %d", errno);
         return;
     }
     // It outlives its parent, that is the point; but not a test that forgot it.
@@ -348,7 +355,7 @@ static void do_child(char **words) {
         uint64_t address;
         code = use_gpu(0);
         if (!code)
-            code = allocate(&address, number(words[1]));
+            code = allocate(&address, puppet_number(words[1]));
         _exit(write(ends[1], &code, sizeof(code)) != sizeof(code));
     }
     close(ends[1]);
@@ -356,19 +363,19 @@ static void do_child(char **words) {
         code = -1;
     close(ends[0]);
     waitpid(pid, NULL, 0);
-    answer_code(code);
+    puppet_answer_code(code);
 }
 
 // "exec": the same program anew, in the same process, with the same input.
 static void do_exec(char **words) {
     (void)words;
     execl("/proc/self/exe", program, NULL);
-    answer("wrong exec %d", errno);
+    puppet_answer("wrong exec %d", errno);
 }
 
 static void do_closefrom(char **words) {
-    closefrom((int)number(words[1]));
-    answer("ok");
+    closefrom((int)puppet_number(words[1]));
+    puppet_answer("ok");
 }
 
 // "reuse PATH": closes every descriptor from 3 on and opens PATH under the same numbers, as a host
@@ -381,18 +388,15 @@ static void do_reuse(char **words) {
         if (dup2(file, fd) == fd)
             count++;
     }
-    answer(file < 0 ? "wrong file" : "ok %d", count);
+    puppet_answer(file < 0 ? "wrong file" : "ok %d", count);
 }
 
 static void do_pid(char **words) {
     (void)words;
-    answer("ok %d", (int)getpid());
+    puppet_answer("ok %d", (int)getpid());
 }
 
-static const struct {
-    const char *name;
-    void (*run)(char **words);
-} commands[] = {
+static const struct puppet_command commands[] = {
     {"init", do_init},   {"alloc", do_alloc},
     {"pitch", do_pitch}, {"managed", do_managed},
     {"hog", do_hog},     {"churn", do_churn},
@@ -405,7 +409,18 @@ static const struct {
     {"exec", do_exec},   {"closefrom", do_closefrom},
     {"pid", do_pid},     {"self", do_self},
     {"table", do_table}, {"reuse", do_reuse},
+    {NULL, NULL},
 };
+
+static bool run_one_of(const struct puppet_command *list, char **words) {
+    for (; list->name; list++) {
+        if (!strcmp(words[0], list->name)) {
+            list->run(words);
+            return true;
+        }
+    }
+    return false;
+}
 
 static void run_line(char *line) {
     char *words[WORDS_MAX + 1] = {NULL}, *rest = line;
@@ -416,13 +431,10 @@ static void run_line(char *line) {
         if (*word)
             words[count++] = word;
     }
-    for (size_t i = 0; words[0] && i < sizeof(commands) / sizeof(*commands); i++) {
-        if (!strcmp(words[0], commands[i].name)) {
-            commands[i].run(words);
-            return;
-        }
-    }
-    answer("wrong command %s", words[0] ? words[0] : "");
+    if (words[0] && (run_one_of(commands, words) || run_one_of(puppet_context_commands, words) ||
+                     run_one_of(puppet_share_commands, words)))
+        return;
+    puppet_answer("wrong command %s", words[0] ? words[0] : "");
 }
 
 // Reads byte by byte, so that nothing of the input is lost at exec.

@@ -6,6 +6,7 @@ package node
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +25,10 @@ const patience = 30 * time.Second
 type Options struct {
 	Machine string // name of a ready-made machine, or the text of a machine file
 	Config  string // lines of the agent's weir.toml
-	NoAgent bool
+	// CountContext has contexts and code count against caps, as they do unless the configuration says
+	// otherwise. Most tests are about allocations, and leave it.
+	CountContext bool
+	NoAgent      bool
 	// OrdinaryUser runs everything as nobody where the test runs as root.
 	OrdinaryUser bool
 }
@@ -62,11 +66,19 @@ func (b *syncBuffer) String() string {
 // Build returns the path of a build output; the test skips if it is not there.
 func Build(t testing.TB, name string) string {
 	t.Helper()
-	path := filepath.Join(Root(t), "build", name)
+	path := filepath.Join(buildDir(t), name)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%s is not built: run `make build` first", filepath.Join("build", name))
+		t.Skipf("%s is not built: run `make build` first", path)
 	}
 	return path
+}
+
+// buildDir is where `make` puts what it builds: build, or what WEIR_TEST_BUILD names (`make BUILD=…`).
+func buildDir(t testing.TB) string {
+	if dir := os.Getenv("WEIR_TEST_BUILD"); dir != "" {
+		return dir
+	}
+	return filepath.Join(Root(t), "build")
 }
 
 // Root is the top of the tree: the folder with go.mod, above the test's own.
@@ -101,7 +113,8 @@ func Start(t testing.TB, options Options) *Node {
 		options: options, log: &syncBuffer{},
 	}
 	t.Cleanup(n.remove)
-	if err := os.WriteFile(n.configFile(), []byte(options.Config), 0o644); err != nil {
+	config := fmt.Sprintf("count_context = %t\n%s", options.CountContext, options.Config)
+	if err := os.WriteFile(n.configFile(), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if n.attributes().Credential != nil {
@@ -158,7 +171,7 @@ func (n *Node) Env() []string {
 		env = append(env, entry)
 	}
 	return append(env, "WEIR_SIM="+n.SimDir, "WEIR_RUN_DIR="+n.RunDir,
-		"LD_LIBRARY_PATH="+filepath.Join(Root(n.t), "build", "sim"))
+		"LD_LIBRARY_PATH="+filepath.Join(buildDir(n.t), "sim"))
 }
 
 // StartAgent starts the agent and returns when it serves.

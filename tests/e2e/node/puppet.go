@@ -38,6 +38,28 @@ func (n *Node) BarePuppet() *Puppet {
 	return n.asPuppet(n.Bare(Build(n.t, "e2e/puppet")))
 }
 
+// Acrobat starts one that knows every kind of device memory (clients/acrobat.c), under `weir run`.
+func (n *Node) Acrobat(options RunOptions) *Puppet {
+	n.t.Helper()
+	dir, err := os.MkdirTemp(n.Dir, "a")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	stage := n.Run(options, Build(n.t, "e2e/acrobat"), socket)
+	if line := stage.Line(); line != "ready" {
+		n.t.Fatalf("the acrobat says %q", line)
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = conn.Close() })
+	lines := make(chan string, 16)
+	go scanLines(conn, lines)
+	return newPuppet(n.t, conn, lines, stage.about)
+}
+
 func (n *Node) asPuppet(p *Program) *Puppet {
 	n.t.Helper()
 	return newPuppet(n.t, p.in, p.lines, p.about)

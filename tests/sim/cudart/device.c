@@ -50,3 +50,12 @@ API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int index) {
     p->sharedMemPerBlock = (size_t)shared_bytes;
     return runtime_error(err);
 }
+
+// The runtime's numbers of limits are the driver's.
+API cudaError_t cudaDeviceGetLimit(size_t *value, int limit) {
+    return CALL(cuCtxGetLimit, value, limit);
+}
+
+API cudaError_t cudaDeviceSetLimit(int limit, size_t value) {
+    return CALL(cuCtxSetLimit, limit, value);
+}

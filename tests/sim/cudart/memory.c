@@ -65,6 +65,21 @@ API cudaError_t cudaFreeHost(void *pointer) {
     return CALL(cuMemFreeHost, pointer);
 }
 
+API cudaError_t cudaMallocAsync(void **pointer, size_t bytes, CUstream stream) {
+    if (!pointer)
+        return runtime_error(cudaErrorInvalidValue);
+    *pointer = NULL;
+    CUdeviceptr at = 0;
+    cudaError_t err = CALL(cuMemAllocAsync, &at, bytes, stream);
+    if (err == cudaSuccess)
+        *pointer = (void *)(uintptr_t)at;
+    return err;
+}
+
+API cudaError_t cudaFreeAsync(void *pointer, CUstream stream) {
+    return CALL(cuMemFreeAsync, device_address(pointer), stream);
+}
+
 API cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, int kind) {
     switch (kind) {
     case HOST_TO_HOST:

@@ -186,19 +186,40 @@ API cudaError_t __cudaPopCallConfiguration(struct dim3 *grid, struct dim3 *block
     return cudaSuccess;
 }
 
-API cudaError_t cudaLaunchKernel(const void *function, struct dim3 grid, struct dim3 block,
-                                 void **arguments, size_t shared_bytes, CUstream stream) {
+// What both forms of a launch begin with.
+static cudaError_t find_launch(const void *function, struct dim3 grid, struct dim3 block,
+                               size_t shared_bytes, CUfunction *found) {
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || threads == 0 || threads > THREADS_MAX ||
         shared_bytes > UINT32_MAX)
-        return runtime_error(cudaErrorInvalidConfiguration);
+        return cudaErrorInvalidConfiguration;
     struct entry e;
     int device;
     cudaError_t err = find(function, false, &e, &device);
+    if (err == cudaSuccess)
+        *found = e.functions[device];
+    return err;
+}
+
+API cudaError_t cudaLaunchKernel(const void *function, struct dim3 grid, struct dim3 block,
+                                 void **arguments, size_t shared_bytes, CUstream stream) {
+    CUfunction found;
+    cudaError_t err = find_launch(function, grid, block, shared_bytes, &found);
     if (err != cudaSuccess)
         return runtime_error(err);
-    return CALL(cuLaunchKernel, e.functions[device], grid.x, grid.y, grid.z, block.x, block.y,
-                block.z, (unsigned)shared_bytes, stream, arguments, NULL);
+    return CALL(cuLaunchKernel, found, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                (unsigned)shared_bytes, stream, arguments, NULL);
+}
+
+API cudaError_t cudaLaunchCooperativeKernel(const void *function, struct dim3 grid,
+                                            struct dim3 block, void **arguments,
+                                            size_t shared_bytes, CUstream stream) {
+    CUfunction found;
+    cudaError_t err = find_launch(function, grid, block, shared_bytes, &found);
+    if (err != cudaSuccess)
+        return runtime_error(err);
+    return CALL(cuLaunchCooperativeKernel, found, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                (unsigned)shared_bytes, stream, arguments);
 }
 
 struct cudaFuncAttributes {

@@ -35,6 +35,7 @@ typedef int cudaError_t;
 typedef int CUdevice;
 typedef uint64_t CUdeviceptr;
 typedef void *CUcontext, *CUmodule, *CUlibrary, *CUfunction, *CUstream, *CUevent;
+typedef void *CUarray, *CUgraph, *CUgraphExec;
 
 struct dim3 {
     unsigned x, y, z;
@@ -68,6 +69,22 @@ struct uuid {
     X(cuLibraryGetModule, 12000, (CUmodule *, CUlibrary))                                          \
     X(cuMemGetInfo, 3020, (size_t *, size_t *))                                                    \
     X(cuMemAllocManaged, 6000, (CUdeviceptr *, size_t, unsigned))                                  \
+    X(cuArrayCreate, 3020, (CUarray *, const void *))                                              \
+    X(cuArrayDestroy, 2000, (CUarray))                                                             \
+    X(cuCtxGetLimit, 3010, (size_t *, int))                                                        \
+    X(cuCtxSetLimit, 3010, (int, size_t))                                                          \
+    X(cuGraphDestroy, 10000, (CUgraph))                                                            \
+    X(cuGraphExecDestroy, 10000, (CUgraphExec))                                                    \
+    X(cuGraphInstantiateWithFlags, 11040, (CUgraphExec *, CUgraph, unsigned long long))            \
+    X(cuGraphLaunch, 10000, (CUgraphExec, CUstream))                                               \
+    X(cuLaunchCooperativeKernel, 9000,                                                             \
+      (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
+       void **))                                                                                   \
+    X(cuMemAllocAsync, 11020, (CUdeviceptr *, size_t, CUstream))                                   \
+    X(cuMemFreeAsync, 11020, (CUdeviceptr, CUstream))                                              \
+    X(cuMemcpy2DUnaligned, 3020, (const void *))                                                   \
+    X(cuStreamBeginCapture, 10010, (CUstream, int))                                                \
+    X(cuStreamEndCapture, 10000, (CUstream, CUgraph *))                                            \
     X(cuMemAlloc, 3020, (CUdeviceptr *, size_t))                                                   \
     X(cuMemAllocPitch, 3020, (CUdeviceptr *, size_t *, size_t, size_t, unsigned))                  \
     X(cuMemFree, 3020, (CUdeviceptr))                                                              \

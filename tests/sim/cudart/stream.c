@@ -1,4 +1,4 @@
-// Streams and events: the driver's own, by their handles.
+// Streams, events, and graphs by capture: the driver's own, by their handles.
 #include "runtime.h"
 
 API cudaError_t cudaStreamCreateWithFlags(CUstream *stream, unsigned flags) {
@@ -23,6 +23,30 @@ API cudaError_t cudaStreamQuery(CUstream stream) {
 
 API cudaError_t cudaStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     return CALL(cuStreamWaitEvent, stream, event, flags);
+}
+
+API cudaError_t cudaStreamBeginCapture(CUstream stream, int mode) {
+    return CALL(cuStreamBeginCapture, stream, mode);
+}
+
+API cudaError_t cudaStreamEndCapture(CUstream stream, CUgraph *graph) {
+    return CALL(cuStreamEndCapture, stream, graph);
+}
+
+API cudaError_t cudaGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
+    return CALL(cuGraphInstantiateWithFlags, exec, graph, flags);
+}
+
+API cudaError_t cudaGraphLaunch(CUgraphExec exec, CUstream stream) {
+    return CALL(cuGraphLaunch, exec, stream);
+}
+
+API cudaError_t cudaGraphExecDestroy(CUgraphExec exec) {
+    return CALL(cuGraphExecDestroy, exec);
+}
+
+API cudaError_t cudaGraphDestroy(CUgraph graph) {
+    return CALL(cuGraphDestroy, graph);
 }
 
 API cudaError_t cudaEventCreateWithFlags(CUevent *event, unsigned flags) {

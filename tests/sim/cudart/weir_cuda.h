@@ -89,6 +89,9 @@ static __device__ __forceinline__ unsigned long long weir_globaltimer() {
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
+typedef struct cudaArray *cudaArray_t;
+typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraphExec_st *cudaGraphExec_t;
 
 enum cudaError_t {
     cudaSuccess = 0,
@@ -115,6 +118,7 @@ enum cudaError_t {
     cudaErrorAssert = 710,
     cudaErrorMisalignedAddress = 716,
     cudaErrorLaunchFailure = 719,
+    cudaErrorCooperativeLaunchTooLarge = 720,
     cudaErrorNotSupported = 801,
     cudaErrorUnknown = 999,
 };
@@ -133,6 +137,23 @@ enum cudaMemcpyKind {
 #define cudaEventBlockingSync 1u
 #define cudaEventDisableTiming 2u
 #define cudaMemAttachGlobal 1u
+
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal = 0,
+    cudaStreamCaptureModeThreadLocal = 1,
+    cudaStreamCaptureModeRelaxed = 2,
+};
+enum cudaLimit { cudaLimitStackSize = 0, cudaLimitPrintfFifoSize = 1, cudaLimitMallocHeapSize = 2 };
+enum cudaChannelFormatKind {
+    cudaChannelFormatKindSigned = 0,
+    cudaChannelFormatKindUnsigned = 1,
+    cudaChannelFormatKindFloat = 2,
+};
+// Bits of each component.
+struct cudaChannelFormatDesc {
+    int x, y, z, w;
+    cudaChannelFormatKind f;
+};
 
 struct cudaDeviceProp {
     char name[256];
@@ -163,6 +184,16 @@ cudaError_t cudaGetSymbolAddress(void **pointer, const void *symbol);
 cudaError_t cudaMemset(void *pointer, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *pointer, int value, size_t bytes, cudaStream_t = 0);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
+cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t);
+cudaError_t cudaFreeAsync(void *pointer, cudaStream_t);
+
+cudaError_t cudaMallocArray(cudaArray_t *, const cudaChannelFormatDesc *, size_t width,
+                            size_t height = 0, unsigned flags = 0);
+cudaError_t cudaFreeArray(cudaArray_t);
+cudaError_t cudaMemcpy2DToArray(cudaArray_t, size_t x_bytes, size_t y, const void *from,
+                                size_t pitch, size_t width_bytes, size_t height, cudaMemcpyKind);
+cudaError_t cudaMemcpy2DFromArray(void *to, size_t pitch, cudaArray_t, size_t x_bytes, size_t y,
+                                  size_t width_bytes, size_t height, cudaMemcpyKind);
 
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
@@ -170,6 +201,8 @@ cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *, int device);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaDeviceReset(void);
+cudaError_t cudaDeviceGetLimit(size_t *value, cudaLimit);
+cudaError_t cudaDeviceSetLimit(cudaLimit, size_t value);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 
@@ -179,6 +212,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t);
 cudaError_t cudaStreamSynchronize(cudaStream_t);
 cudaError_t cudaStreamQuery(cudaStream_t);
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned flags = 0);
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long long flags = 0);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
+cudaError_t cudaGraphDestroy(cudaGraph_t);
 
 cudaError_t cudaEventCreate(cudaEvent_t *);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *, unsigned flags);
@@ -195,6 +235,8 @@ const char *cudaGetErrorString(cudaError_t);
 
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
                              size_t shared_bytes, cudaStream_t);
+cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block,
+                                        void **arguments, size_t shared_bytes, cudaStream_t);
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *, const void *function);
 
 // What the compiler calls for kernel<<<grid, block, shared_bytes, stream>>>(...).

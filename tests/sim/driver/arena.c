@@ -5,8 +5,10 @@
 // beginnings of blocks are marked in a bitmap of bitmaps, so that the block around any address is
 // found in a few steps. All tables are taken from the system as they are touched.
 // Invariants: blocks tile the range; no two free blocks are neighbours.
+//
+// One arena is of another kind: that of the ranges that programs map (range.c).
 #define _GNU_SOURCE
-#include "driver.h"
+#include "share.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +16,6 @@
 
 #define GRANULE SIM_GRANULE
 #define LEVELS 6
-#define BINS 448
 #define KEEP_BYTES (256u << 10)  // a freed block from this size on gives its pages back
 
 struct arena {
@@ -26,8 +27,9 @@ struct arena {
     struct block *blocks;
     uint32_t blocks_used;
     uint32_t blocks_free;
-    uint32_t bins[BINS];
-    uint64_t filled[BINS / 64];  // which bins are not empty
+    struct bins bins;
+    uint32_t moved;  // blocks whose data lie in chunks
+    bool ranges;     // it is that of ranges, and has none of the above
 };
 
 static void *reserve(uint64_t bytes, uint64_t hint, int protection) {
@@ -94,6 +96,10 @@ static unsigned bin_above(uint64_t count) {
     return bin_of(count + (UINT64_C(1) << (log - 3)) - 1);
 }
 
+static uint64_t granules(uint64_t bytes) {
+    return bytes / GRANULE + (bytes % GRANULE != 0);
+}
+
 static uint32_t number(const struct arena *arena, const struct block *block) {
     return (uint32_t)(block - arena->blocks);
 }
@@ -115,31 +121,31 @@ static void list_remove(struct arena *arena, struct block *block, uint32_t *head
         arena->blocks[block->next].prev = block->prev;
 }
 
-static void bin_push(struct arena *arena, struct block *block) {
+void bins_push(struct arena *arena, struct bins *bins, struct block *block) {
     unsigned bin = bin_of(block->count);
-    block->kind = BLOCK_FREE;
-    list_push(arena, block, &arena->bins[bin]);
-    arena->filled[bin / 64] |= UINT64_C(1) << bin % 64;
+    list_push(arena, block, &bins->heads[bin]);
+    bins->filled[bin / 64] |= UINT64_C(1) << bin % 64;
 }
 
-static void bin_remove(struct arena *arena, struct block *block) {
+void bins_remove(struct arena *arena, struct bins *bins, struct block *block) {
     unsigned bin = bin_of(block->count);
-    list_remove(arena, block, &arena->bins[bin]);
-    if (!arena->bins[bin])
-        arena->filled[bin / 64] &= ~(UINT64_C(1) << bin % 64);
+    list_remove(arena, block, &bins->heads[bin]);
+    if (!bins->heads[bin])
+        bins->filled[bin / 64] &= ~(UINT64_C(1) << bin % 64);
 }
 
-static struct block *bin_find(struct arena *arena, uint64_t count) {
+struct block *bins_find(struct arena *arena, const struct bins *bins, uint64_t bytes) {
+    uint64_t count = granules(bytes);
     unsigned bin = bin_above(count);
-    for (unsigned word = bin / 64; word < BINS / 64; word++) {
-        uint64_t bits = arena->filled[word];
+    for (unsigned word = bin / 64; word < SIM_BINS / 64; word++) {
+        uint64_t bits = bins->filled[word];
         if (word == bin / 64)
             bits &= ~UINT64_C(0) << bin % 64;
         if (bits)
-            return &arena->blocks[arena->bins[word * 64 + (unsigned)__builtin_ctzll(bits)]];
+            return &arena->blocks[bins->heads[word * 64 + (unsigned)__builtin_ctzll(bits)]];
     }
     // Nearly full: a block in the bin below may still be long enough.
-    for (uint32_t i = arena->bins[bin_of(count)]; i; i = arena->blocks[i].next)
+    for (uint32_t i = bins->heads[bin_of(count)]; i; i = arena->blocks[i].next)
         if (arena->blocks[i].count >= count)
             return &arena->blocks[i];
     return NULL;
@@ -178,13 +184,13 @@ static void join_after(struct arena *arena, struct block *block) {
     block_delete(arena, after);
 }
 
-int arena_make(struct arena **out, uint64_t bytes, uint64_t hint, bool hidden) {
+// With what it cuts: the addresses that are seen and the data that lie there are the caller's.
+static int make(struct arena **out, uint64_t bytes, void *seen, void *data) {
     struct arena *arena = calloc(1, sizeof *arena);
     if (!arena)
         return ENOMEM;
     arena->granules = bytes / GRANULE;
-    void *seen = reserve(bytes, hint, hidden ? PROT_NONE : PROT_READ | PROT_WRITE);
-    arena->data = hidden ? reserve(bytes, 0, PROT_READ | PROT_WRITE) : seen;
+    arena->data = data;
     arena->base = (uint64_t)(uintptr_t)seen;
     arena->starts = reserve(arena->granules * sizeof arena->starts[0], 0, PROT_READ | PROT_WRITE);
     arena->blocks =
@@ -200,64 +206,112 @@ int arena_make(struct arena **out, uint64_t bytes, uint64_t hint, bool hidden) {
     }
     if (!whole)
         return ENOMEM;  // the context that asked for it is refused; what was reserved stays
-    bin_push(arena, block_new(arena, 0, arena->granules));
+    bins_push(arena, &arena->bins, block_new(arena, 0, arena->granules));
     *out = arena;
     return 0;
 }
 
+int arena_make(struct arena **arena, uint64_t bytes, uint64_t hint, bool hidden) {
+    void *seen = reserve(bytes, hint, hidden ? PROT_NONE : PROT_READ | PROT_WRITE);
+    void *data = hidden ? reserve(bytes, 0, PROT_READ | PROT_WRITE) : seen;
+    return make(arena, bytes, seen, data);
+}
+
+int arena_make_over(struct arena **arena, void *data, uint64_t bytes) {
+    return make(arena, bytes, data, data);
+}
+
+struct arena *arena_of_ranges(void) {
+    static struct arena arena = {.ranges = true};
+    return &arena;
+}
+
+struct block *arena_split(struct arena *arena, struct block *block, uint64_t bytes) {
+    uint64_t count = granules(bytes);
+    struct block *rest = block_new(arena, block->first + count, block->count - count);
+    uint64_t first = rest->first, left = rest->count;
+    *rest = *block;
+    rest->first = first;
+    rest->count = left;
+    rest->before = number(arena, block);
+    if (rest->after)
+        arena->blocks[rest->after].before = number(arena, rest);
+    block->after = number(arena, rest);
+    block->count = count;
+    return rest;
+}
+
+void arena_join(struct arena *arena, struct block *block) {
+    join_after(arena, block);
+}
+
+struct block *arena_next(struct arena *arena, const struct block *block) {
+    return block->after ? &arena->blocks[block->after] : NULL;
+}
+
+struct block *arena_before(struct arena *arena, const struct block *block) {
+    return block->before ? &arena->blocks[block->before] : NULL;
+}
+
 struct block *arena_take(struct arena *arena, uint64_t bytes, enum block_kind kind) {
-    uint64_t count = bytes / GRANULE + (bytes % GRANULE != 0);
+    uint64_t count = granules(bytes);
     if (!count || count > arena->granules)
         return NULL;
-    struct block *block = bin_find(arena, count);
+    struct block *block = bins_find(arena, &arena->bins, bytes);
     if (!block)
         return NULL;
-    bin_remove(arena, block);
-    if (block->count > count) {
-        struct block *rest = block_new(arena, block->first + count, block->count - count);
-        rest->before = number(arena, block);
-        rest->after = block->after;
-        if (rest->after)
-            arena->blocks[rest->after].before = number(arena, rest);
-        block->after = number(arena, rest);
-        block->count = count;
-        bin_push(arena, rest);
-    }
+    bins_remove(arena, &arena->bins, block);
+    if (block->count > count)
+        bins_push(arena, &arena->bins, arena_split(arena, block, bytes));
     block->kind = kind;
     block->context = NULL;
-    block->flags = block->sync_memops = 0;
+    block->chunk = NULL;
+    block->flags = block->sync_memops = block->freed = block->inner = 0;
     block->bytes = bytes;
     block->id = ++driver.ids;
     return block;
 }
 
+// Gives a large block's pages back. Whole pages only, which may be larger than granules.
+static void give_pages(struct arena *arena, const struct block *block) {
+    if (block->count * GRANULE < KEEP_BYTES)
+        return;
+    uintptr_t from = (uintptr_t)arena->data + block->first * GRANULE;
+    uintptr_t to = (from + block->count * GRANULE) & ~(uintptr_t)4095;
+    from = (from + 4095) & ~(uintptr_t)4095;
+    madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 void arena_give(struct arena *arena, struct block *block) {
-    if (block->count * GRANULE >= KEEP_BYTES) {
-        // Whole pages only, in case that pages are larger than granules.
-        uintptr_t from = (uintptr_t)arena->data + block->first * GRANULE;
-        uintptr_t to = (from + block->count * GRANULE) & ~(uintptr_t)4095;
-        from = (from + 4095) & ~(uintptr_t)4095;
-        madvise((void *)from, to - from, MADV_DONTNEED);
-    }
-    if (block->after && arena->blocks[block->after].kind == BLOCK_FREE) {
-        bin_remove(arena, &arena->blocks[block->after]);
+    arena_move(arena, block, NULL);
+    give_pages(arena, block);
+    block->kind = BLOCK_FREE;
+    struct block *after = arena_next(arena, block), *before = arena_before(arena, block);
+    if (after && after->kind == BLOCK_FREE) {
+        bins_remove(arena, &arena->bins, after);
         join_after(arena, block);
     }
-    if (block->before && arena->blocks[block->before].kind == BLOCK_FREE) {
-        block = &arena->blocks[block->before];
-        bin_remove(arena, block);
-        join_after(arena, block);
+    if (before && before->kind == BLOCK_FREE) {
+        bins_remove(arena, &arena->bins, before);
+        join_after(arena, before);
+        block = before;
     }
-    bin_push(arena, block);
+    bins_push(arena, &arena->bins, block);
 }
 
 bool arena_covers(const struct arena *arena, uint64_t address) {
+    if (arena && arena->ranges)
+        return range_covers(address);
     return arena && address >= arena->base && address - arena->base < arena->granules * GRANULE;
 }
 
 struct block *arena_find(struct arena *arena, uint64_t address) {
     if (!arena_covers(arena, address))
         return NULL;
+    if (arena->ranges) {
+        struct range *range = range_find(address);
+        return range ? &range->block : NULL;
+    }
     uint64_t start = last_mark(arena, (address - arena->base) / GRANULE);
     struct block *block = &arena->blocks[arena->starts[start]];
     return block->kind == BLOCK_FREE ? NULL : block;
@@ -267,8 +321,22 @@ uint64_t arena_address(const struct arena *arena, const struct block *block) {
     return arena->base + block->first * GRANULE;
 }
 
-void *arena_data(const struct arena *arena, uint64_t address) {
+void *arena_data(struct arena *arena, uint64_t address) {
+    if (arena->ranges) {
+        const struct range *range = range_find(address);
+        return range->data + (address - range_address(range));
+    }
+    const struct block *block = arena->moved ? arena_find(arena, address) : NULL;
+    if (block && block->chunk)
+        return block->chunk->data + (address - arena_address(arena, block));
     return arena->data + (address - arena->base);
+}
+
+void arena_move(struct arena *arena, struct block *block, struct chunk *chunk) {
+    arena->moved += (chunk != NULL) - (block->chunk != NULL);
+    block->chunk = chunk;
+    if (chunk)
+        give_pages(arena, block);
 }
 
 void arena_own(struct arena *arena, struct block *block, uint32_t *list) {

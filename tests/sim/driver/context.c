@@ -3,7 +3,10 @@
 // A context takes device memory of the machine from its creation to its end. Destroying one waits
 // for its data (not for its time): nothing of it is touched afterwards. A thread's stack may hold
 // a context that another thread destroyed; the pool tells.
-#include "driver.h"
+#include "array.h"
+#include "code.h"
+#include "green.h"
+#include "share.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -24,7 +27,7 @@ CUresult context_current(struct context **context) {
     *context = pool_get(&driver.contexts, stack.contexts[stack.depth - 1]);
     if (!*context || (*context)->id != stack.ids[stack.depth - 1])
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return (*context)->error;
+    return context_error(*context);
 }
 
 CUresult context_enter(struct context **context) {
@@ -70,21 +73,45 @@ static struct context *context_init(uint32_t gpu, uint32_t number, unsigned flag
     context->version = 3020;
     context->id = ++driver.ids;
     context->ops = ops;
+    context->uses = 1;
+    context->losses = device_losses(gpu);
     context->legacy = (struct stream){.context = context, .id = ++driver.ids};
     context->leftover = (struct stream){.context = context, .id = ++driver.ids};
-    context->limits[CU_LIMIT_STACK_SIZE] = 1024;
-    context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
-    context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
-    context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
-    context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
-    context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    limits_init(context);
     driver.by_machine[number] = context;
     return context;
 }
 
-static CUresult context_make(uint32_t gpu, unsigned flags, struct context **context) {
+static void context_end(struct context *context) {
+    uint64_t id = context->id;
+    if (driver.primary[context->gpu] == context)
+        driver.primary[context->gpu] = NULL;
+    ranges_drop(context);
+    if (!context->object.live || context->id != id)
+        return;  // another thread was faster
+    externals_drop(context);
+    context_forget_ops(context);
+    modules_drop(context);
+    textures_drop(context);
+    arrays_drop(context);
+    mipmaps_drop(context);
+    events_drop(context);
+    streams_drop(context);
+    memory_drop(context);
+    limits_end(context);
+    coredump_end(context);
+    driver.by_machine[context->machine] = NULL;
+    sim_context_close(driver.machine, context->machine);
+    free(context->ops);
+    pool_drop(&driver.contexts, context);
+}
+
+CUresult context_make(uint32_t gpu, unsigned flags, struct context **context) {
     uint64_t create_ns = driver.config->gpus[gpu].context_create_ns;
     uint32_t number;
+    CUresult lost = device_error(gpu);
+    if (lost)
+        return lost;
     if (sim_context_open(driver.machine, driver.cards[gpu], &number))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *context = context_init(gpu, number, flags);
@@ -99,21 +126,10 @@ static CUresult context_make(uint32_t gpu, unsigned flags, struct context **cont
         nanosleep(&time, NULL);
         pthread_mutex_lock(&driver.lock);
     }
-    return CUDA_SUCCESS;
-}
-
-static void context_end(struct context *context) {
-    if (driver.primary[context->gpu] == context)
-        driver.primary[context->gpu] = NULL;
-    context_forget_ops(context);
-    modules_drop(context);
-    events_drop(context);
-    streams_drop(context);
-    memory_drop(context);
-    driver.by_machine[context->machine] = NULL;
-    sim_context_close(driver.machine, context->machine);
-    free(context->ops);
-    pool_drop(&driver.contexts, context);
+    CUresult rc = libraries_load(*context);
+    if (rc)
+        context_end(*context);
+    return rc;
 }
 
 static CUresult create(CUcontext *out, unsigned flags, CUdevice device, unsigned version) {
@@ -145,11 +161,37 @@ API cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device) {
     return create(context, flags, device, 3020);
 }
 
-// Execution affinity is not modelled: a non-empty list is refused as on a card without MPS.
-API cuCtxCreate_v3(CUcontext *context, const void *affinity, int count, unsigned int flags,
+// A part of a device's multiprocessors is given to contexts by MPS, which is not there.
+API cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags,
                    CUdevice device) {
-    (void)affinity;
-    return count ? CUDA_ERROR_NOT_SUPPORTED : create(context, flags, device, 3020);
+    CUresult rc = driver_check();
+    if (rc)
+        return rc;
+    if (count < 0 || (count && !affinity))
+        return CUDA_ERROR_INVALID_VALUE;
+    return count ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(context, flags, device, 3020);
+}
+
+API cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned int flags,
+                   CUdevice device) {
+    CUresult rc = driver_check();
+    if (rc || !params)
+        return rc ? rc : create(context, flags, device, 3020);
+    if (params->cigParams)  // shared with a graphics queue: there is none
+        return params->numExecAffinityParams ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    return cuCtxCreate_v3(context, params->execAffinityParams, params->numExecAffinityParams, flags,
+                          device);
+}
+
+// Unless another thread has ended it meanwhile.
+void context_destroy(struct context *context) {
+    uint64_t id = context->id;
+    context_wait(context);
+    if (context_get((CUcontext)context) == context && context->id == id) {
+        if (stack.depth && stack.contexts[stack.depth - 1] == context)
+            stack.depth--;
+        context_end(context);
+    }
 }
 
 API cuCtxDestroy_v2(CUcontext handle) {
@@ -157,20 +199,43 @@ API cuCtxDestroy_v2(CUcontext handle) {
     if (rc)
         return rc;
     struct context *context = context_get(handle);
-    if (!context || context->primary)
+    if (!context || context->primary || context->green)
         return driver_leave(CUDA_ERROR_INVALID_CONTEXT);
-    uint64_t id = context->id;
-    context_wait(context);
-    if (context_get(handle) == context && context->id == id) {
-        if (stack.depth && stack.contexts[stack.depth - 1] == context)
-            stack.depth--;
-        context_end(context);
-    }
+    context_destroy(context);
     return driver_leave(CUDA_SUCCESS);
 }
 
 API cuCtxDestroy(CUcontext handle) {
     return cuCtxDestroy_v2(handle);
+}
+
+// The oldest way to share a context: it is counted, and ends with the last detach.
+API cuCtxAttach(CUcontext *handle, unsigned int flags) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    if (!handle || flags)
+        return driver_leave(CUDA_ERROR_INVALID_VALUE);
+    context->uses++;
+    *handle = (CUcontext)context;
+    return driver_leave(CUDA_SUCCESS);
+}
+
+API cuCtxDetach(CUcontext handle) {
+    struct context *context;
+    CUresult rc = context_enter(&context);
+    if (rc)
+        return rc;
+    if ((CUcontext)context != handle)
+        return driver_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (context->uses > 1)
+        context->uses--;
+    else if (context->primary || context->green)
+        rc = CUDA_ERROR_INVALID_CONTEXT;
+    else
+        context_destroy(context);
+    return driver_leave(rc);
 }
 
 // ---- Primary contexts ----
@@ -327,6 +392,6 @@ API cuCtxGetCurrent(CUcontext *handle) {
 
 API cuCtxSynchronize(void) {
     struct context *context;
-    CUresult rc = context_enter(&context);
+    CUresult rc = context_enter_unsafe(&context);
     return rc ? rc : driver_leave(context_wait(context));
 }

@@ -1,4 +1,4 @@
-// context_properties.c: what a context can be asked and told: flags, limits, preferences, peers.
+// context_properties.c: what a context can be asked and told: flags, preferences, affinity.
 #include "driver.h"
 
 API cuCtxGetDevice(CUdevice *device) {
@@ -64,30 +64,6 @@ API cuCtxGetApiVersion(CUcontext handle, unsigned int *version) {
     return driver_leave(rc);
 }
 
-API cuCtxGetLimit(size_t *value, CUlimit limit) {
-    struct context *context;
-    CUresult rc = context_enter(&context);
-    if (rc)
-        return rc;
-    if (!value)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    if ((unsigned)limit >= CU_LIMIT_MAX)
-        return driver_leave((CUresult)215);
-    *value = context->limits[limit];
-    return driver_leave(CUDA_SUCCESS);
-}
-
-API cuCtxSetLimit(CUlimit limit, size_t value) {
-    struct context *context;
-    CUresult rc = context_enter(&context);
-    if (rc)
-        return rc;
-    if ((unsigned)limit >= CU_LIMIT_MAX)
-        return driver_leave((CUresult)215);
-    context->limits[limit] = value;
-    return driver_leave(CUDA_SUCCESS);
-}
-
 static CUresult get_int(int *value, size_t offset) {
     struct context *context;
     CUresult rc = context_enter(&context);
@@ -136,38 +112,26 @@ API cuCtxGetStreamPriorityRange(int *least, int *greatest) {
     return driver_leave(CUDA_SUCCESS);
 }
 
-API cuCtxResetPersistingL2Cache(void) {
-    struct context *context;
-    CUresult rc = context_enter(&context);
-    return rc ? rc : driver_leave(CUDA_SUCCESS);
+// ---- Execution affinity: without MPS a context has the whole device ----
+
+API cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type, CUdevice device) {
+    CUresult rc = driver_check();
+    if (rc)
+        return rc;
+    if (!supported || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!device_ok(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *supported = 0;
+    return CUDA_SUCCESS;
 }
 
-// ---- Peers ----
-
-static CUresult set_peer(CUcontext handle, bool enable) {
+API cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType type) {
     struct context *context;
     CUresult rc = context_enter(&context);
     if (rc)
         return rc;
-    struct context *peer = context_get(handle);
-    if (!peer)
-        return driver_leave(CUDA_ERROR_INVALID_CONTEXT);
-    uint64_t bit = UINT64_C(1) << peer->gpu;
-    if (peer->gpu == context->gpu)
-        rc = CUDA_ERROR_INVALID_DEVICE;
-    else if (enable && context->peers & bit)
-        rc = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-    else if (!enable && !(context->peers & bit))
-        rc = CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-    else
-        context->peers ^= bit;
-    return driver_leave(rc);
-}
-
-API cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
-    return flags ? CUDA_ERROR_INVALID_VALUE : set_peer(peer, true);
-}
-
-API cuCtxDisablePeerAccess(CUcontext peer) {
-    return set_peer(peer, false);
+    if (!affinity || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+        return driver_leave(CUDA_ERROR_INVALID_VALUE);
+    return driver_leave(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
 }

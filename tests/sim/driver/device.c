@@ -43,16 +43,21 @@ API cuDeviceGetName(char *name, int bytes, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
+// The first form gives the UUID of the card, the second that of the MIG device, where it is one.
 API cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
+    CUresult rc = check(uuid, device);
+    struct sim_gpu_config card;
+    if (rc || sim_gpu_describe(driver.machine, sim_mig_card(driver.cards[device]), &card))
+        return rc ? rc : CUDA_ERROR_UNKNOWN;
+    memcpy(uuid->bytes, card.uuid, sizeof uuid->bytes);
+    return CUDA_SUCCESS;
+}
+
+API cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
     CUresult rc = check(uuid, device);
     if (!rc)
         memcpy(uuid->bytes, gpu(device)->uuid, sizeof uuid->bytes);
     return rc;
-}
-
-// The second form gives a MIG instance's own UUID, where there is one.
-API cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
-    return cuDeviceGetUuid(uuid, device);
 }
 
 API cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
@@ -189,12 +194,15 @@ API cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     CUresult rc = check(can, device);
     if (rc || !device_ok(peer))
         return rc ? rc : CUDA_ERROR_INVALID_DEVICE;
-    *can = device != peer;
+    *can =
+        sim_peer_ok(sim_machine_config(driver.machine), driver.cards[device], driver.cards[peer]);
     return CUDA_SUCCESS;
 }
 
-// 1: performance rank, 2: access, 3: native atomics, 4: arrays.
-API cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice device, CUdevice peer) {
+// 1: performance rank (0 is best), 2: access, 3: native atomics, 4: arrays. Only NVLink has the
+// latter two.
+API cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device,
+                            CUdevice peer) {
     CUresult rc = check(value, device);
     if (rc || !device_ok(peer))
         return rc ? rc : CUDA_ERROR_INVALID_DEVICE;
@@ -202,6 +210,9 @@ API cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice device, CUdevice
         return CUDA_ERROR_INVALID_DEVICE;
     if (attribute < 1 || attribute > 4)
         return CUDA_ERROR_INVALID_VALUE;
-    *value = attribute == 2;
+    const struct sim_config *machine = sim_machine_config(driver.machine);
+    unsigned from = driver.cards[device], to = driver.cards[peer];
+    bool ok = sim_peer_ok(machine, from, to), linked = ok && machine->nvlinks[from][to];
+    *value = attribute == 1 ? !linked : attribute == 2 ? ok : linked;
     return CUDA_SUCCESS;
 }

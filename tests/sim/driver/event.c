@@ -13,8 +13,13 @@ API cuEventCreate(CUevent *out, unsigned int flags) {
     struct event *event = pool_take(&driver.events);
     if (!event)
         return driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    event->id = ++driver.ids;
     event->context = context;
     event->flags = flags;
+    if (shared && sim_signal_make(driver.machine, &event->signal)) {
+        pool_drop(&driver.events, event);
+        return driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     *out = (CUevent)event;
     return driver_leave(CUDA_SUCCESS);
 }
@@ -32,6 +37,24 @@ static void forget(struct event *event) {
         op->event = NULL;
 }
 
+struct event *event_get(CUevent handle) {
+    return pool_get(&driver.events, handle);
+}
+
+void event_recorded(struct event *event, struct context *context, uint64_t seq) {
+    forget(event);
+    capture_forget(event);
+    event->machine = context->machine;
+    event->seq = seq;
+    event->finish_ns = 0;
+    context->ops[seq % SIM_QUEUE_MAX].event = event;
+}
+
+// What it was recorded in last is of a capture: nothing can be known of it.
+static CUresult captured(const struct event *event) {
+    return event->captured ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
+}
+
 static CUresult event_enter(CUevent handle, struct event **event) {
     CUresult rc = driver_enter();
     if (rc)
@@ -40,13 +63,20 @@ static CUresult event_enter(CUevent handle, struct event **event) {
     return *event ? CUDA_SUCCESS : driver_leave(CUDA_ERROR_INVALID_HANDLE);
 }
 
+static void drop(struct event *event) {
+    capture_forget(event);
+    if (event->signal.id && !event->imported)
+        sim_signal_drop(driver.machine, &event->signal);
+    pool_drop(&driver.events, event);
+}
+
 API cuEventDestroy_v2(CUevent handle) {
     struct event *event;
     CUresult rc = event_enter(handle, &event);
     if (rc)
         return rc;
     forget(event);
-    pool_drop(&driver.events, event);
+    drop(event);
     return driver_leave(CUDA_SUCCESS);
 }
 
@@ -58,10 +88,10 @@ void events_drop(struct context *context) {
     struct event *event;
     for (uint32_t i = 0; (event = pool_next(&driver.events, &i)); i++)
         if (event->context == context)
-            pool_drop(&driver.events, event);
+            drop(event);
 }
 
-static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread) {
+static CUresult record(CUevent handle, CUstream stream_handle, unsigned flags, bool per_thread) {
     struct stream *stream;
     CUresult rc = stream_enter(stream_handle, per_thread, &stream);
     if (rc)
@@ -71,31 +101,33 @@ static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread) 
         return driver_leave(CUDA_ERROR_INVALID_HANDLE);
     if (event->context != stream->context)
         return driver_leave(CUDA_ERROR_INVALID_HANDLE);
-    uint64_t seq;
+    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
+        return driver_leave(CUDA_ERROR_INVALID_VALUE);
+    if (stream->capture)
+        return driver_leave(capture_record(stream, event, flags & CU_EVENT_RECORD_EXTERNAL));
+    if (event->signal.id)
+        return driver_leave(ipc_event_record(event, stream));
+    uint64_t seq, id = event->id;
+    struct context *context = stream->context;
     rc = submit(stream, SIM_ENGINE_NONE, 0, NULL, NULL, &seq);
-    if (!rc) {
-        forget(event);
-        event->machine = stream->context->machine;
-        event->seq = seq;
-        event->finish_ns = 0;
-        stream->context->ops[seq % SIM_QUEUE_MAX].event = event;
-    }
+    if (!rc && event->object.live && event->id == id)
+        event_recorded(event, context, seq);
     return driver_leave(rc);
 }
 
 API cuEventRecord(CUevent event, CUstream stream) {
-    return record(event, stream, false);
+    return record(event, stream, 0, false);
 }
 API cuEventRecord_ptsz(CUevent event, CUstream stream) {
-    return record(event, stream, true);
+    return record(event, stream, 0, true);
 }
 
 API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
-    return flags > 1 ? CUDA_ERROR_INVALID_VALUE : record(event, stream, false);
+    return record(event, stream, flags, false);
 }
 
 API cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned int flags) {
-    return flags > 1 ? CUDA_ERROR_INVALID_VALUE : record(event, stream, true);
+    return record(event, stream, flags, true);
 }
 
 API cuEventQuery(CUevent handle) {
@@ -103,8 +135,13 @@ API cuEventQuery(CUevent handle) {
     CUresult rc = event_enter(handle, &event);
     if (rc)
         return rc;
+    rc = captured(event);
+    if (!rc)
+        rc = capture_unsafe();
+    if (!rc && event->signal.id)
+        return driver_leave(ipc_event_query(event));
     struct op *op = recording(event);
-    return driver_leave(op ? op_query(op->context, op->seq) : CUDA_SUCCESS);
+    return driver_leave(rc || !op ? rc : op_query(op->context, op->seq));
 }
 
 API cuEventSynchronize(CUevent handle) {
@@ -112,8 +149,17 @@ API cuEventSynchronize(CUevent handle) {
     CUresult rc = event_enter(handle, &event);
     if (rc)
         return rc;
+    rc = captured(event);
+    if (!rc)
+        rc = capture_unsafe();
     struct op *op = recording(event);
-    return driver_leave(op ? op_wait(op->context, op->seq) : CUDA_SUCCESS);
+    if (!rc && event->signal.id)
+        rc = ipc_event_synchronize(event);
+    else if (!rc && op)
+        rc = op_wait(op->context, op->seq);
+    if (!rc)
+        mempools_release();
+    return driver_leave(rc);
 }
 
 // Whether it has, or will have, a time.
@@ -124,7 +170,9 @@ static bool timed(const struct event *event) {
 // The event's time; NOT_READY before that.
 static CUresult time_of(struct event *event, uint64_t *time) {
     struct op *op = recording(event);
-    CUresult rc = op ? op_query(op->context, op->seq) : CUDA_SUCCESS;
+    CUresult rc = captured(event);
+    if (!rc && op)
+        rc = op_query(op->context, op->seq);
     uint64_t wait_ns;
     if (!rc && op &&
         sim_work_look(driver.machine, op->context->machine, op->seq, &event->finish_ns, &wait_ns))

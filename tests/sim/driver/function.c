@@ -1,28 +1,27 @@
-// function.c: attributes of functions, and how many blocks of one fit on a multiprocessor.
-#include "driver.h"
+// function.c: what can be asked and told of functions.
+#include "code.h"
 
-#define BLOCKS_MAX 32
-#define THREADS_MAX 2048
-#define REGISTERS_MAX 65536
-#define SHARED_MAX 167936
-#define SHARED_RESERVED 1024
+// ---- Attributes, of a function or of a kernel on a device ----
 
-static CUresult function_enter(CUfunction handle, struct function **function) {
-    CUresult rc = driver_enter();
-    if (rc)
-        return rc;
-    *function = pool_get(&driver.functions, handle);
-    return *function ? CUDA_SUCCESS : driver_leave(CUDA_ERROR_INVALID_HANDLE);
+#define SHARED_DEFAULT 49152  // bytes a block may use unless it is told more
+#define PORTABLE_CLUSTER 8
+
+void attributes_init(int settings[CU_FUNC_ATTRIBUTE_MAX], const struct sim_ptx_function *ptx) {
+    const struct sim_ptx_function_info *info = sim_ptx_info(ptx);
+    settings[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] =
+        SHARED_DEFAULT - (int)info->static_shared_bytes;
+    settings[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
+    settings[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = info->cluster_explicit;
+    for (unsigned i = 0; i < 3; i++)
+        settings[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i] = (int)info->cluster_required[i];
 }
 
-API cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle) {
-    struct function *function;
-    CUresult rc = function_enter(handle, &function);
-    if (rc)
-        return rc;
+CUresult attribute_get(const int settings[CU_FUNC_ATTRIBUTE_MAX],
+                       const struct sim_ptx_function *ptx, CUfunction_attribute attribute,
+                       int *value) {
+    const struct sim_ptx_function_info *info = sim_ptx_info(ptx);
     if (!value || attribute >= CU_FUNC_ATTRIBUTE_MAX)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    const struct sim_ptx_function_info *info = sim_ptx_info(function->ptx);
+        return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *value = (int)info->threads_max;
@@ -41,9 +40,91 @@ API cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction ha
         *value = (int)info->target;
         break;
     default:
-        *value = function->attributes[attribute];
+        *value = settings[attribute];
     }
-    return driver_leave(CUDA_SUCCESS);
+    return CUDA_SUCCESS;
+}
+
+// The least and the most that an attribute may be set to. False: it cannot be set.
+static bool range_of(const struct sim_ptx_function *ptx, CUdevice device,
+                     CUfunction_attribute attribute, int *least, int *most) {
+    int shared = 0;
+    *least = 0;
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        cuDeviceGetAttribute(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                             device);
+        *most = shared - (int)sim_ptx_info(ptx)->static_shared_bytes;
+        return true;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        *least = -1;
+        *most = 100;
+        return true;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+        *most = 2 * PORTABLE_CLUSTER;
+        return true;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        *most = 1;
+        return true;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        *most = 2;
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult attribute_set(int settings[CU_FUNC_ATTRIBUTE_MAX], const struct sim_ptx_function *ptx,
+                       CUdevice device, CUfunction_attribute attribute, int value) {
+    int least, most;
+    if (!range_of(ptx, device, attribute, &least, &most) || value < least || value > most)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool width = attribute >= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH &&
+                 attribute <= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH;
+    if (width && sim_ptx_info(ptx)->cluster_required[0])
+        return CUDA_ERROR_NOT_PERMITTED;  // the code says what it is
+    settings[attribute] = value;
+    return CUDA_SUCCESS;
+}
+
+CUresult param_info(const struct sim_ptx_function *ptx, size_t index, size_t *offset,
+                    size_t *bytes) {
+    struct sim_ptx_param param;
+    if (!offset || index > UINT32_MAX || !sim_ptx_param(ptx, (uint32_t)index, &param))
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = param.offset;
+    if (bytes)
+        *bytes = param.bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult function_resolve(CUfunction handle, struct context *context, struct function **function) {
+    struct kernel *kernel = kernel_get(handle);
+    if (kernel)
+        return kernel_function(kernel, context, function);
+    *function = pool_get(&driver.functions, handle);
+    return *function && (*function)->module->context == context ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_INVALID_HANDLE;
+}
+
+// ---- Functions ----
+
+static CUresult function_enter(CUfunction handle, struct function **function) {
+    CUresult rc = driver_enter();
+    if (rc)
+        return rc;
+    *function = pool_get(&driver.functions, handle);
+    return *function ? CUDA_SUCCESS : driver_leave(CUDA_ERROR_INVALID_HANDLE);
+}
+
+API cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle) {
+    struct function *function;
+    CUresult rc = function_enter(handle, &function);
+    if (rc)
+        return rc;
+    return driver_leave(attribute_get(function->attributes, function->ptx, attribute, value));
 }
 
 API cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
@@ -51,17 +132,9 @@ API cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int va
     CUresult rc = function_enter(handle, &function);
     if (rc)
         return rc;
-    int most;
-    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-        most = SHARED_MAX - SHARED_RESERVED - (int)sim_ptx_info(function->ptx)->static_shared_bytes;
-    else if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
-        most = 100;
-    else
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    if (value < -1 || value > most)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    function->attributes[attribute] = value;
-    return driver_leave(CUDA_SUCCESS);
+    CUdevice device = (CUdevice)function->module->context->gpu;
+    return driver_leave(
+        attribute_set(function->attributes, function->ptx, device, attribute, value));
 }
 
 API cuFuncGetModule(CUmodule *module, CUfunction handle) {
@@ -72,6 +145,45 @@ API cuFuncGetModule(CUmodule *module, CUfunction handle) {
     if (module)
         *module = (CUmodule)function->module;
     return driver_leave(module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+API cuFuncGetName(const char **name, CUfunction handle) {
+    struct function *function;
+    CUresult rc = function_enter(handle, &function);
+    if (rc)
+        return rc;
+    if (name)
+        *name = sim_ptx_info(function->ptx)->name;
+    return driver_leave(name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+API cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *bytes) {
+    struct function *function;
+    CUresult rc = function_enter(handle, &function);
+    if (rc)
+        return rc;
+    return driver_leave(param_info(function->ptx, index, offset, bytes));
+}
+
+API cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction handle) {
+    struct function *function;
+    CUresult rc = function_enter(handle, &function);
+    if (rc)
+        return rc;
+    if (state)
+        *state = function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED
+                                  : CU_FUNCTION_LOADING_STATE_UNLOADED;
+    return driver_leave(state ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+// Its module has its memory already: what is loaded late is only a matter of time.
+API cuFuncLoad(CUfunction handle) {
+    struct function *function;
+    CUresult rc = function_enter(handle, &function);
+    if (rc)
+        return rc;
+    function->loaded = true;
+    return driver_leave(CUDA_SUCCESS);
 }
 
 // Preferences for a cache that is not modelled.
@@ -89,89 +201,4 @@ API cuFuncSetCacheConfig(CUfunction function, int config) {
 
 API cuFuncSetSharedMemConfig(CUfunction function, int config) {
     return prefer(function, config, 2);
-}
-
-// ---- Occupancy ----
-
-static int blocks_that_fit(const struct function *function, int threads, size_t dynamic) {
-    const struct sim_ptx_function_info *info = sim_ptx_info(function->ptx);
-    if (threads > THREADS_MAX || dynamic > SHARED_MAX)
-        return 0;
-    int warps = (threads + 31) / 32;
-    size_t shared = info->static_shared_bytes + dynamic + SHARED_RESERVED;
-    int blocks = BLOCKS_MAX;
-    int by_threads = THREADS_MAX / (warps * 32);
-    int by_registers = REGISTERS_MAX / (int)(info->registers * (unsigned)warps * 32);
-    blocks = by_threads < blocks ? by_threads : blocks;
-    blocks = by_registers < blocks ? by_registers : blocks;
-    if (SHARED_MAX / shared < (size_t)blocks)
-        blocks = (int)(SHARED_MAX / shared);
-    return blocks;
-}
-
-API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction handle,
-                                                         int threads, size_t dynamic,
-                                                         unsigned int flags) {
-    struct function *function;
-    CUresult rc = function_enter(handle, &function);
-    if (rc)
-        return rc;
-    if (!blocks || threads <= 0 || flags > 1)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    bool fits = (unsigned)threads <= sim_ptx_info(function->ptx)->threads_max;
-    *blocks = fits ? blocks_that_fit(function, threads, dynamic) : 0;
-    return driver_leave(CUDA_SUCCESS);
-}
-
-API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
-                                                size_t dynamic) {
-    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, dynamic,
-                                                                0);
-}
-
-// The block size with the most threads on a multiprocessor; the largest of equals.
-API cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction handle,
-                                              CUoccupancyB2DSize dynamic_for, size_t dynamic,
-                                              int limit, unsigned int flags) {
-    struct function *function;
-    CUresult rc = function_enter(handle, &function);
-    if (rc)
-        return rc;
-    if (!grid || !block || flags > 1)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    int most = (int)sim_ptx_info(function->ptx)->threads_max;
-    if (limit > 0 && limit < most)
-        most = limit;
-    int best = 0, best_threads = 0, best_blocks = 0;
-    for (int threads = most; threads > 0; threads = (threads - 1) / 32 * 32) {
-        size_t bytes = dynamic_for ? dynamic_for(threads) : dynamic;
-        int blocks = blocks_that_fit(function, threads, bytes);
-        if (blocks * threads > best_threads) {
-            best_threads = blocks * threads;
-            best_blocks = blocks;
-            best = threads;
-        }
-    }
-    *block = best;
-    *grid = best_blocks * (int)driver.config->gpus[function->module->context->gpu].sm_count;
-    return driver_leave(best ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-}
-
-API cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function,
-                                     CUoccupancyB2DSize dynamic_for, size_t dynamic, int limit) {
-    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, dynamic_for, dynamic,
-                                                     limit, 0);
-}
-
-API cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction handle, int blocks,
-                                            int threads) {
-    struct function *function;
-    CUresult rc = function_enter(handle, &function);
-    if (rc)
-        return rc;
-    if (!bytes || blocks <= 0 || threads <= 0 || blocks_that_fit(function, threads, 0) < blocks)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    *bytes = (size_t)(SHARED_MAX / blocks) - SHARED_RESERVED -
-             sim_ptx_info(function->ptx)->static_shared_bytes;
-    return driver_leave(CUDA_SUCCESS);
 }

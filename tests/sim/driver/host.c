@@ -18,7 +18,7 @@ static unsigned registered_count, registered_room;
 
 API cuMemHostAlloc(void **address, size_t bytes, unsigned int flags) {
     struct context *context;
-    CUresult rc = context_enter(&context);
+    CUresult rc = context_enter_unsafe(&context);
     if (rc)
         return rc;
     if (!address || flags > 7)
@@ -43,7 +43,7 @@ API cuMemAllocHost(void **address, unsigned int bytes) {
 }
 
 API cuMemFreeHost(void *address) {
-    CUresult rc = driver_enter();
+    CUresult rc = driver_enter_unsafe();
     if (rc)
         return rc;
     struct arena *arena;
@@ -85,7 +85,7 @@ bool memory_registered(uint64_t address, uint64_t *start, uint64_t *bytes, unsig
 
 API cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flags) {
     struct context *context;
-    CUresult rc = context_enter(&context);
+    CUresult rc = context_enter_unsafe(&context);
     if (rc)
         return rc;
     struct arena *arena;
@@ -117,7 +117,7 @@ API cuMemHostRegister(void *address, size_t bytes, unsigned int flags) {
 
 API cuMemHostUnregister(void *address) {
     struct context *context;
-    CUresult rc = context_enter(&context);
+    CUresult rc = context_enter_unsafe(&context);
     if (rc)
         return rc;
     unsigned i = registered_after((uintptr_t)address);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ struct driver driver = {
     .functions = {.bytes = sizeof(struct function), .most = 1u << 18},
 };
 
-// One word in a page that is zero in a forked child: 1 once cuInit has succeeded.
+// One word in a page that is zero in a forked child: 1 once cuInit has succeeded. In its second
+// half is another one, of fault.c.
 static int *here;
 static __thread bool in_callback;
 
@@ -70,13 +72,13 @@ static void close_machine(void) {
     driver.machine = NULL;
 }
 
-// Makes the GPUs that may be seen the devices. False: there is none.
-static bool find_devices(void) {
-    const struct sim_config *whole = sim_machine_config(driver.machine);
-    config.gpu_count = visible_cards(whole, driver.cards);
+// Makes the GPUs that may be seen the devices. ENODEV: there are none; EAGAIN: one is gone already.
+static int find_devices(void) {
+    config.gpu_count = visible_cards(driver.machine, driver.cards);
     for (uint32_t i = 0; i < config.gpu_count; i++)
-        config.gpus[i] = whole->gpus[driver.cards[i]];
-    return config.gpu_count > 0;
+        if (sim_gpu_describe(driver.machine, driver.cards[i], &config.gpus[i]))
+            return EAGAIN;
+    return config.gpu_count ? 0 : ENODEV;
 }
 
 // The clock of condition waits must be the machine's, which the host cannot set.
@@ -93,18 +95,32 @@ static int conditions_init(void) {
     return rc;
 }
 
+// Between the two steps a card may be divided, or a MIG device taken away: then again.
+static CUresult join_machine(void) {
+    int rc;
+    do {
+        rc = find_devices();
+        if (!rc)
+            rc = worker_start();
+    } while (rc == EAGAIN);
+    return rc == ENODEV ? CUDA_ERROR_NO_DEVICE : rc ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+
 // With the machine open.
 static CUresult start(void) {
-    if (!find_devices())
-        return CUDA_ERROR_NO_DEVICE;
     int *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (madvise(page, PAGE, MADV_WIPEONFORK) || conditions_init() || worker_start()) {
+    CUresult rc = fault_init(driver.machine);
+    if (!rc)
+        rc = madvise(page, PAGE, MADV_WIPEONFORK) || conditions_init() ? CUDA_ERROR_OPERATING_SYSTEM
+                                                                       : join_machine();
+    if (rc) {
         munmap(page, PAGE);
-        return CUDA_ERROR_OPERATING_SYSTEM;
+        return rc;
     }
     *page = 1;
+    fault_start(driver.machine, page + PAGE / sizeof *page / 2);
     __atomic_store_n(&here, page, __ATOMIC_RELEASE);
     return CUDA_SUCCESS;
 }
@@ -124,19 +140,23 @@ API cuInit(unsigned int flags) {
     return driver_leave(rc);
 }
 
-API cuDriverGetVersion(int *version) {
-    if (!version)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (__atomic_load_n(&here, __ATOMIC_ACQUIRE)) {  // no lock: it may be held for ever in a child
-        *version = (int)driver.config->cuda_version;
-        return CUDA_SUCCESS;
-    }
+int driver_version(void) {
+    if (__atomic_load_n(&here, __ATOMIC_ACQUIRE))  // no lock: it may be held for ever in a child
+        return (int)driver.config->cuda_version;
     pthread_mutex_lock(&driver.lock);
     // Not kept open: a child that is forked before cuInit may still call that, and has no mapping.
     if (!here && !driver.config && open_machine())
         close_machine();
-    *version = driver.config ? (int)driver.config->cuda_version : VERSION_WITHOUT_MACHINE;
-    return driver_leave(CUDA_SUCCESS);
+    int version = driver.config ? (int)driver.config->cuda_version : VERSION_WITHOUT_MACHINE;
+    pthread_mutex_unlock(&driver.lock);
+    return version;
+}
+
+API cuDriverGetVersion(int *version) {
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = driver_version();
+    return CUDA_SUCCESS;
 }
 
 // No table is known: the tables' owner alone may say what they hold.

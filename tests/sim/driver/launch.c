@@ -1,19 +1,13 @@
-// launch.c: kernel launches, in today's form and in the one of the first CUDA versions.
+// launch.c: kernel launches.
 //
 // A launch is checked at once, its time is computed in the machine, and its body, if it has one
-// that computes anything, is interpreted later by the worker.
-#include "driver.h"
+// that computes anything, is interpreted later by the worker. The blocks of a cooperative grid run
+// together and may wait for each other, in global memory; those of any other run one after another,
+// also where they are of one cluster: the interpreter does not know the instructions of clusters.
+#include "code.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct launch {
-    uint32_t grid[3], block[3];
-    uint32_t shared_bytes;
-    uint32_t params_bytes;
-    bool cooperative;
-    unsigned char params[SIM_PTX_PARAM_BYTES_MAX];
-};
 
 // Takes the arguments out of the caller's list of pointers.
 static CUresult gather(const struct function *function, void **params, struct launch *launch) {
@@ -88,58 +82,103 @@ static uint64_t cost_of(const struct function *function, const struct launch *la
     return sim_cost_kernel(driver.machine, function->module->context->card, threads_of(launch));
 }
 
-static CUresult cooperative_fits(const struct function *function, const struct launch *launch) {
+static bool divides(const uint32_t grid[3], const uint32_t cluster[3]) {
+    return grid[0] % cluster[0] == 0 && grid[1] % cluster[1] == 0 && grid[2] % cluster[2] == 0;
+}
+
+// What a launch needs of the device at once: room for all blocks of a cooperative grid, and for a
+// cluster. The cluster's size is settled: the function may demand one.
+static CUresult fit(const struct function *function, struct launch *launch) {
+    struct occupancy o;
+    occupancy_see(function->ptx, function->attributes, function->module->context->gpu, &o);
+    unsigned threads = launch->block[0] * launch->block[1] * launch->block[2];
     uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-    uint32_t processors = driver.config->gpus[function->module->context->gpu].sm_count;
-    uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
-    return blocks > processors * (2048 / threads) ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
-                                                  : CUDA_SUCCESS;
+    uint64_t room = (uint64_t)occupancy_blocks(&o, threads, launch->shared_bytes) * o.processors;
+    if (launch->cooperative && blocks > room)
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    CUresult rc = occupancy_cluster(&o, launch->cluster);
+    if (rc || !launch->cluster[0])
+        return rc;
+    unsigned size = launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+    bool good = divides(launch->grid, launch->cluster) &&
+                occupancy_clusters(&o, size, threads, launch->shared_bytes);
+    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
+CUresult launch_check(const struct function *function, struct launch *launch, void **params,
+                      void **extra) {
+    const int *settings = function->attributes;
+    if (params && extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = extra ? unpack(extra, launch) : gather(function, params, launch);
+    if (!rc)
+        rc = check(function, launch);
+    bool clusters = launch->cluster[0] || settings[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
+    if (!rc && !clusters && settings[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET])
+        rc = CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    return !rc && (launch->cooperative || clusters) ? fit(function, launch) : rc;
+}
+
+CUresult launch_job(struct function *function, const struct launch *launch, bool whole,
+                    struct job *job) {
+    *job = (struct job){.engine = SIM_ENGINE_COMPUTE, .cost_ns = cost_of(function, launch)};
+    if (function->bodiless && !whole &&
+        !managed_among(function, launch->params, launch->params_bytes))
+        return CUDA_SUCCESS;
+    struct task *task = task_make(TASK_KERNEL, function->module->context, launch->params_bytes);
+    if (!task)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    task->kernel.function = function;
+    memcpy(task->kernel.grid, launch->grid, sizeof launch->grid);
+    memcpy(task->kernel.block, launch->block, sizeof launch->block);
+    task->kernel.shared_bytes = launch->shared_bytes;
+    task->kernel.cooperative = launch->cooperative;
+    task->kernel.priority = launch->priority;
+    memcpy(task->kernel.cluster, launch->cluster, sizeof launch->cluster);
+    task->kernel.params_bytes = launch->params_bytes;
+    memcpy(task->params, launch->params, launch->params_bytes);
+    job->task = task;
+    return CUDA_SUCCESS;
 }
 
 // Submits a checked launch. The driver is locked.
 static CUresult start(struct stream *stream, struct function *function,
                       const struct launch *launch) {
-    struct task *task = NULL;
-    if (!function->bodiless) {
-        task = task_make(TASK_KERNEL, stream->context, launch->params_bytes);
-        if (!task)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        task->kernel.function = function;
-        memcpy(task->kernel.grid, launch->grid, sizeof launch->grid);
-        memcpy(task->kernel.block, launch->block, sizeof launch->block);
-        task->kernel.shared_bytes = launch->shared_bytes;
-        task->kernel.params_bytes = launch->params_bytes;
-        memcpy(task->params, launch->params, launch->params_bytes);
-    }
+    struct job job;
     uint64_t seq;
-    CUresult rc = submit(stream, SIM_ENGINE_COMPUTE, cost_of(function, launch), task, NULL, &seq);
-    if (task)
+    CUresult rc = launch_job(function, launch, stream->capture != NULL, &job);
+    bool wake = job.task && !managed_task_is_empty(job.task);
+    if (!rc)
+        rc = submit(stream, job.engine, job.cost_ns, job.task, NULL, &seq);
+    if (wake)
         worker_wake();
     return rc;
 }
 
-static CUresult launch_kernel(CUfunction handle, struct launch *launch, CUstream stream_handle,
-                              bool per_thread, void **params, void **extra) {
+CUresult launch_kernel(CUfunction handle, struct launch *launch, CUstream stream_handle,
+                       bool per_thread, void **params, void **extra) {
     struct stream *stream;
+    struct function *function;
     CUresult rc = stream_enter(stream_handle, per_thread, &stream);
     if (rc)
         return rc;
-    struct function *function = pool_get(&driver.functions, handle);
-    if (!function || function->module->context != stream->context)
-        return driver_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (params && extra)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    rc = extra ? unpack(extra, launch) : gather(function, params, launch);
+    struct context *context = stream->context;
+    rc = function_resolve(handle, context, &function);
+    if (!rc && kernel_get(handle)) {  // the lock may have been dropped while code was loaded
+        rc = stream_get(stream_handle, per_thread, &stream);
+        if (!rc && stream->context != context)
+            rc = CUDA_ERROR_INVALID_HANDLE;
+    }
     if (!rc)
-        rc = check(function, launch);
-    if (!rc && launch->cooperative)
-        rc = cooperative_fits(function, launch);
+        rc = launch_check(function, launch, params, extra);
     if (!rc)
         rc = start(stream, function, launch);
+    if (!rc)
+        function->loaded = true;
     return driver_leave(rc);
 }
 
-// ---- Today's form ----
+// ---- The plain forms ----
 
 #define GRID                                                                                       \
     unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,           \
@@ -149,7 +188,9 @@ static CUresult launch_kernel(CUfunction handle, struct launch *launch, CUstream
     launch.grid[0] = grid_x, launch.grid[1] = grid_y, launch.grid[2] = grid_z;                     \
     launch.block[0] = block_x, launch.block[1] = block_y, launch.block[2] = block_z;               \
     launch.shared_bytes = shared_bytes;                                                            \
-    launch.cooperative = together
+    launch.cooperative = together;                                                                 \
+    launch.cluster[0] = launch.cluster[1] = launch.cluster[2] = 0;                                 \
+    launch.priority = 0
 
 API cuLaunchKernel(CUfunction function, GRID, CUstream stream, void **params, void **extra) {
     LAUNCH(false);
@@ -171,120 +212,49 @@ API cuLaunchCooperativeKernel_ptsz(CUfunction function, GRID, CUstream stream, v
     return launch_kernel(function, &launch, stream, true, params, NULL);
 }
 
-// Attributes of a launch (clusters, priorities) are not modelled and change nothing.
-static CUresult launch_config(const CUlaunchConfig *config, CUfunction function, void **params,
-                              void **extra, bool per_thread) {
-    CUresult rc = driver_check();
-    if (rc || !config)
-        return rc ? rc : CUDA_ERROR_INVALID_VALUE;
-    struct launch launch = {
-        .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
-        .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
-        .shared_bytes = config->sharedMemBytes,
-    };
-    return launch_kernel(function, &launch, config->hStream, per_thread, params, extra);
+// ---- One kernel on several devices ----
+
+// The devices that the launches are for, as bits; 0: not one launch each on streams of their own.
+static uint64_t devices_of(const CUDA_LAUNCH_PARAMS *launches, unsigned count) {
+    uint64_t devices = 0;
+    for (unsigned i = 0; i < count; i++) {
+        const struct stream *stream = pool_get(&driver.streams, launches[i].hStream);
+        uint64_t bit = stream ? UINT64_C(1) << stream->context->gpu : 0;
+        if (!bit || devices & bit)
+            return 0;
+        devices |= bit;
+    }
+    return devices;
 }
 
-API cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params,
-                     void **extra) {
-    return launch_config(config, function, params, extra, false);
+static bool same(const CUDA_LAUNCH_PARAMS *a, const CUDA_LAUNCH_PARAMS *b) {
+    const struct function *one = pool_get(&driver.functions, a->function);
+    const struct function *other = pool_get(&driver.functions, b->function);
+    return one && other && !strcmp(sim_ptx_info(one->ptx)->name, sim_ptx_info(other->ptx)->name) &&
+           a->gridDimX == b->gridDimX && a->gridDimY == b->gridDimY && a->gridDimZ == b->gridDimZ &&
+           a->blockDimX == b->blockDimX && a->blockDimY == b->blockDimY &&
+           a->blockDimZ == b->blockDimZ && a->sharedMemBytes == b->sharedMemBytes;
 }
 
-API cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params,
-                          void **extra) {
-    return launch_config(config, function, params, extra, true);
-}
-
-// ---- The old form: settings first, then a launch without arguments ----
-
-static CUresult function_enter(CUfunction handle, struct function **function) {
+static CUresult check_several(const CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags) {
     CUresult rc = driver_enter();
     if (rc)
         return rc;
-    *function = pool_get(&driver.functions, handle);
-    return *function ? CUDA_SUCCESS : driver_leave(CUDA_ERROR_INVALID_HANDLE);
+    bool good = launches && count && count <= driver.config->gpu_count && flags <= 3 &&
+                devices_of(launches, count);
+    for (unsigned i = 1; i < count && good; i++)
+        good = same(&launches[0], &launches[i]);
+    return driver_leave(good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
-API cuFuncSetBlockShape(CUfunction handle, int x, int y, int z) {
-    struct function *function;
-    CUresult rc = function_enter(handle, &function);
-    if (rc)
-        return rc;
-    bool good = x > 0 && y > 0 && z > 0;
-    if (good) {
-        function->block[0] = (unsigned)x;
-        function->block[1] = (unsigned)y;
-        function->block[2] = (unsigned)z;
+API cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count,
+                                         unsigned int flags) {
+    CUresult rc = check_several(launches, count, flags);
+    for (unsigned i = 0; i < count && !rc; i++) {
+        const CUDA_LAUNCH_PARAMS *l = &launches[i];
+        rc = cuLaunchCooperativeKernel(l->function, l->gridDimX, l->gridDimY, l->gridDimZ,
+                                       l->blockDimX, l->blockDimY, l->blockDimZ, l->sharedMemBytes,
+                                       l->hStream, l->kernelParams);
     }
-    return driver_leave(good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-}
-
-API cuFuncSetSharedSize(CUfunction handle, unsigned int bytes) {
-    struct function *function;
-    CUresult rc = function_enter(handle, &function);
-    if (rc)
-        return rc;
-    function->shared_bytes = bytes;
-    return driver_leave(CUDA_SUCCESS);
-}
-
-API cuParamSetSize(CUfunction handle, unsigned int bytes) {
-    struct function *function;
-    CUresult rc = function_enter(handle, &function);
-    if (rc)
-        return rc;
-    if (bytes <= sizeof function->params)
-        function->params_bytes = bytes;
-    return driver_leave(bytes <= sizeof function->params ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-}
-
-API cuParamSetv(CUfunction handle, int offset, void *data, unsigned int bytes) {
-    struct function *function;
-    CUresult rc = function_enter(handle, &function);
-    if (rc)
-        return rc;
-    bool good = data && offset >= 0 && (unsigned)offset <= sizeof function->params &&
-                bytes <= sizeof function->params - (unsigned)offset;
-    if (good)
-        memcpy(function->params + offset, data, bytes);
-    return driver_leave(good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-}
-
-API cuParamSeti(CUfunction function, int offset, unsigned int value) {
-    return cuParamSetv(function, offset, &value, sizeof value);
-}
-
-API cuParamSetf(CUfunction function, int offset, float value) {
-    return cuParamSetv(function, offset, &value, sizeof value);
-}
-
-static CUresult launch_old(CUfunction handle, int width, int height, CUstream stream) {
-    struct function *function;
-    CUresult rc = function_enter(handle, &function);
-    if (rc)
-        return rc;
-    if (width <= 0 || height <= 0)
-        return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    struct launch launch = {.grid = {(unsigned)width, (unsigned)height, 1},
-                            .shared_bytes = function->shared_bytes};
-    memcpy(launch.block, function->block, sizeof launch.block);
-    size_t bytes = function->params_bytes;
-    unsigned char params[SIM_PTX_PARAM_BYTES_MAX];
-    memcpy(params, function->params, bytes);
-    driver_leave(CUDA_SUCCESS);
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                     CU_LAUNCH_PARAM_END};
-    return launch_kernel(handle, &launch, stream, false, NULL, extra);
-}
-
-API cuLaunch(CUfunction function) {
-    return launch_old(function, 1, 1, NULL);
-}
-
-API cuLaunchGrid(CUfunction function, int width, int height) {
-    return launch_old(function, width, height, NULL);
-}
-
-API cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream) {
-    return launch_old(function, width, height, stream);
+    return rc;
 }

@@ -1,13 +1,15 @@
 // memory.c: device and managed memory, and where the data of any address lie.
 //
-// What is charged to the card is a multiple of SIM_GRANULE: plain and managed memory by its size,
-// pitched memory by pitch times height. Plain memory is at addresses that the host cannot touch;
-// managed and host memory can be used by both. Host memory is not the card's. The bytes of a block
-// live in anonymous memory of this process, which arena.c alone knows.
+// What is charged to the card is a multiple of SIM_GRANULE: plain memory by its size, pitched
+// memory by pitch times height. Plain memory is at addresses that the host cannot touch; managed
+// and host memory can be used by both. Managed memory is the card's where it lies there
+// (managed.c), host memory never. The bytes of a block live in anonymous memory of this process,
+// which arena.c alone knows.
 #define _GNU_SOURCE
-#include "driver.h"
+#include "share.h"
 
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PLAIN_BASE UINT64_C(0x200000000000)
@@ -16,6 +18,7 @@
 #define RESERVE_MIN (UINT64_C(1) << 30)
 #define PITCH_ALIGN 512u
 #define HOST_PAGE 4096u
+#define WAIT_NS_MAX 100000000u
 
 // ---- Arenas ----
 
@@ -24,6 +27,10 @@ static uint64_t reserve_bytes(uint64_t memory_bytes) {
     uint64_t bytes = memory_bytes * 4;
     bytes = bytes > RESERVE_MIN ? bytes : RESERVE_MIN;
     return (bytes + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE;
+}
+
+static uint64_t host_bytes(void) {
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static struct arena **arena_for(uint32_t gpu, enum block_kind kind) {
@@ -37,39 +44,52 @@ static struct arena **arena_for(uint32_t gpu, enum block_kind kind) {
     }
     if (kind == BLOCK_HOST) {
         if (!driver.host)
-            arena_make(&driver.host,
-                       (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), 0,
-                       false);
+            arena_make(&driver.host, host_bytes(), 0, false);
         return &driver.host;
     }
     if (!driver.managed) {
+        uint64_t most = SIM_MANAGED_PAGES_MAX * managed_page_bytes();
         for (uint32_t i = 0; i < driver.config->gpu_count; i++)
             bytes += driver.config->gpus[i].memory_bytes;
-        arena_make(&driver.managed, reserve_bytes(bytes), MANAGED_BASE, false);
+        bytes = reserve_bytes(bytes > host_bytes() ? bytes : host_bytes());
+        arena_make(&driver.managed, bytes < most ? bytes : most, MANAGED_BASE, false);
     }
     return &driver.managed;
 }
 
 static struct arena *arena_at(uint64_t address) {
-    for (uint32_t i = 0; i < driver.config->gpu_count; i++)
+    for (uint32_t i = 0; i < driver.config->gpu_count; i++) {
         if (arena_covers(driver.plain[i], address))
             return driver.plain[i];
+        if (arena_covers(driver.pooled[i], address))
+            return driver.pooled[i];
+        if (arena_covers(driver.graphed[i], address))
+            return driver.graphed[i];
+    }
     if (arena_covers(driver.managed, address))
         return driver.managed;
+    if (arena_covers(driver.mapped, address))
+        return driver.mapped;
     return arena_covers(driver.host, address) ? driver.host : NULL;
 }
 
-struct block *memory_find(uint64_t address, struct arena **arena) {
+struct block *memory_mapped(uint64_t address, struct arena **arena) {
     *arena = arena_at(address);
     return *arena ? arena_find(*arena, address) : NULL;
+}
+
+struct block *memory_find(uint64_t address, struct arena **arena) {
+    struct block *block = memory_mapped(address, arena);
+    return block && !block->freed ? block : NULL;
 }
 
 static uint32_t *list_of(struct context *context, enum block_kind kind) {
     return &context->blocks[kind - BLOCK_PLAIN];
 }
 
+// Managed memory is the card's only where it lies there.
 static uint64_t charged(const struct block *block) {
-    return block->kind == BLOCK_HOST ? 0 : block->count * SIM_GRANULE;
+    return block->kind == BLOCK_PLAIN ? block->count * SIM_GRANULE : 0;
 }
 
 CUresult memory_take(struct context *context, uint64_t bytes, enum block_kind kind,
@@ -83,16 +103,18 @@ CUresult memory_take(struct context *context, uint64_t bytes, enum block_kind ki
     struct arena *arena = *arena_for(context->gpu, kind);
     if (!arena)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (kind != BLOCK_HOST && sim_memory_take(driver.machine, context->card, charge))
+    if (kind == BLOCK_PLAIN && sim_memory_take(driver.machine, context->card, charge))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct block *block = arena_take(arena, charge, kind);
+    struct block *block = kind == BLOCK_MANAGED ? managed_take(arena, context->card, bytes)
+                                                : arena_take(arena, charge, kind);
     if (!block) {
-        if (kind != BLOCK_HOST)
+        if (kind == BLOCK_PLAIN)
             sim_memory_give(driver.machine, context->card, charge);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     block->bytes = bytes;
     block->context = context;
+    block->gpu = context->gpu;
     arena_own(arena, block, list_of(context, kind));
     *address = arena_address(arena, block);
     return CUDA_SUCCESS;
@@ -101,9 +123,14 @@ CUresult memory_take(struct context *context, uint64_t bytes, enum block_kind ki
 void memory_release(struct arena *arena, struct block *block) {
     uint64_t bytes = charged(block);
     uint32_t card = block->context->card;
+    struct chunk *chunk = block->chunk;
+    if (block->kind == BLOCK_MANAGED)
+        managed_give(arena, block);
     arena_disown(arena, block, list_of(block->context, block->kind));
     arena_give(arena, block);
-    if (bytes)
+    if (chunk)
+        chunk_drop(chunk);
+    else if (bytes)
         sim_memory_give(driver.machine, card, bytes);
 }
 
@@ -117,7 +144,12 @@ struct block *memory_begins_at(uint64_t address, enum block_kind one, enum block
 
 CUresult memory_give(uint64_t address) {
     struct arena *arena;
-    struct block *block = memory_begins_at(address, BLOCK_PLAIN, BLOCK_MANAGED, &arena);
+    struct block *block = memory_begins_at(address, BLOCK_POOL, BLOCK_GRAPH, &arena);
+    if (block)
+        return ordered_give(block);
+    if (memory_begins_at(address, BLOCK_EXTERNAL, BLOCK_EXTERNAL, &arena))
+        return external_unmap(address);
+    block = memory_begins_at(address, BLOCK_PLAIN, BLOCK_MANAGED, &arena);
     if (!block)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t id = block->id;
@@ -141,14 +173,27 @@ void memory_drop(struct context *context) {
 
 // ---- Device memory ----
 
+// Managed pages that had to make room are on their way for a while.
+static void wait_for_room(uint32_t card) {
+    uint64_t ns;
+    while ((ns = sim_managed_wait_ns(driver.machine, card))) {
+        ns = ns < WAIT_NS_MAX ? ns : WAIT_NS_MAX;
+        nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+    }
+}
+
 static CUresult allocate(uint64_t *address, uint64_t bytes, enum block_kind kind) {
     struct context *context;
-    CUresult rc = context_enter(&context);
+    CUresult rc = context_enter_unsafe(&context);
     if (rc)
         return rc;
     if (!address)
         return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    return driver_leave(memory_take(context, bytes, kind, address));
+    uint32_t card = context->card;
+    rc = driver_leave(memory_take(context, bytes, kind, address));
+    if (!rc && kind == BLOCK_PLAIN)
+        wait_for_room(card);
+    return rc;
 }
 
 API cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
@@ -194,10 +239,21 @@ API cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags) {
 
 API cuMemFree_v2(CUdeviceptr address) {
     struct context *context;
-    CUresult rc = context_enter(&context);
+    CUresult rc = context_enter_unsafe(&context);
     if (rc)
         return rc;
+    struct arena *arena;
+    const struct block *block = memory_find(address, &arena);
+    if (block && block->inner)
+        return driver_leave(CUDA_ERROR_INVALID_VALUE);
     return driver_leave(address ? memory_give(address) : CUDA_SUCCESS);
+}
+
+void memory_keep(uint64_t address) {
+    struct arena *arena;
+    struct block *block = memory_find(address, &arena);
+    if (block)
+        block->inner = 1;
 }
 
 API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
@@ -212,6 +268,17 @@ API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     *free_bytes = free_now;
     *total_bytes = total;
     return driver_leave(CUDA_SUCCESS);
+}
+
+// As before CUDA 3.2: what has more bytes than fit is the most that fits.
+API cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes) {
+    size_t free_now, total;
+    CUresult rc = cuMemGetInfo_v2(free_bytes ? &free_now : NULL, &total);
+    if (rc || !total_bytes)
+        return rc ? rc : CUDA_ERROR_INVALID_VALUE;
+    *free_bytes = free_now > UINT32_MAX ? UINT32_MAX : (unsigned int)free_now;
+    *total_bytes = total > UINT32_MAX ? UINT32_MAX : (unsigned int)total;
+    return CUDA_SUCCESS;
 }
 
 API cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
@@ -229,73 +296,6 @@ API cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr addres
     return driver_leave(CUDA_SUCCESS);
 }
 
-// Everything is resident and visible everywhere: advice and prefetches change nothing. They are
-// checked all the same.
-static CUresult managed_range(CUdeviceptr address, size_t bytes) {
-    struct arena *arena;
-    struct block *block = memory_find(address, &arena);
-    bool good = block && block->kind == BLOCK_MANAGED && bytes &&
-                bytes <= block->count * SIM_GRANULE - (address - arena_address(arena, block));
-    return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult prefetch(CUdeviceptr address, size_t bytes, CUdevice device, CUstream handle,
-                         bool per_thread) {
-    struct stream *stream;
-    CUresult rc = stream_enter(handle, per_thread, &stream);
-    if (rc)
-        return rc;
-    rc = managed_range(address, bytes);
-    if (!rc && device != -1 && !device_ok(device))
-        rc = CUDA_ERROR_INVALID_DEVICE;
-    return driver_leave(rc);
-}
-
-API cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream) {
-    return prefetch(address, bytes, device, stream, false);
-}
-
-API cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream) {
-    return prefetch(address, bytes, device, stream, true);
-}
-
-// A place by type: 1 is a device, 2 the host, 3 and 4 one of its NUMA nodes.
-static CUdevice device_at(CUmemLocation location) {
-    return location.type == 1 ? location.id : location.type >= 2 && location.type <= 4 ? -1 : -2;
-}
-
-API cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
-                          unsigned int flags, CUstream stream) {
-    return flags ? CUDA_ERROR_INVALID_VALUE
-                 : prefetch(address, bytes, device_at(location), stream, false);
-}
-
-API cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t bytes, CUmemLocation location,
-                               unsigned int flags, CUstream stream) {
-    return flags ? CUDA_ERROR_INVALID_VALUE
-                 : prefetch(address, bytes, device_at(location), stream, true);
-}
-
-static CUresult advise(CUdeviceptr address, size_t bytes, int advice, CUdevice device) {
-    CUresult rc = driver_enter();
-    if (rc)
-        return rc;
-    rc = managed_range(address, bytes);
-    if (!rc && (advice < 1 || advice > 6))
-        rc = CUDA_ERROR_INVALID_VALUE;
-    if (!rc && advice >= 3 && device != -1 && !device_ok(device))
-        rc = CUDA_ERROR_INVALID_DEVICE;
-    return driver_leave(rc);
-}
-
-API cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdevice device) {
-    return advise(address, bytes, advice, device);
-}
-
-API cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice, CUmemLocation location) {
-    return advise(address, bytes, advice, device_at(location));
-}
-
 // ---- Where data lie ----
 
 void *memory_data(uint64_t address, uint64_t bytes, int *gpu) {
@@ -305,8 +305,10 @@ void *memory_data(uint64_t address, uint64_t bytes, int *gpu) {
     *gpu = -1;
     struct block *block = memory_find(address, &arena);
     if (block) {
-        if (block->kind != BLOCK_HOST)
-            *gpu = (int)block->context->gpu;
+        if (block->kind != BLOCK_HOST && block->kind != BLOCK_MAPPED_HOST)
+            *gpu = (int)block->gpu;
+        if (arena == driver.mapped)  // neighbours may go together
+            return range_usable(address, bytes, false) ? arena_data(arena, address) : NULL;
         start = arena_address(arena, block);
         room = block->count * SIM_GRANULE;
     } else if (!memory_registered(address, &start, &room, &flags)) {
@@ -315,15 +317,6 @@ void *memory_data(uint64_t address, uint64_t bytes, int *gpu) {
     if (bytes > room - (address - start))
         return NULL;
     return block ? arena_data(arena, address) : (void *)(uintptr_t)address;
-}
-
-static int kernel_allocate(void *user, enum sim_ptx_space space, uint64_t bytes, uint64_t align,
-                           uint64_t *address) {
-    if (align > SIM_GRANULE)
-        return CUDA_ERROR_INVALID_PTX;
-    enum block_kind kind = space == SIM_PTX_MANAGED ? BLOCK_MANAGED : BLOCK_PLAIN;
-    pthread_mutex_lock(&driver.lock);
-    return (int)driver_leave(memory_take(user, bytes, kind, address));
 }
 
 static int kernel_write(void *user, uint64_t address, const void *data, uint64_t bytes) {
@@ -338,24 +331,19 @@ static int kernel_write(void *user, uint64_t address, const void *data, uint64_t
     return CUDA_SUCCESS;
 }
 
-static void kernel_release(void *user, uint64_t address) {
-    (void)user;
-    pthread_mutex_lock(&driver.lock);
-    driver_leave(memory_give(address));
-}
-
 static bool kernel_resolve(void *user, uint64_t address, uint64_t *start, uint64_t *bytes,
-                           void **host) {
-    (void)user;
+                           void **host, bool *writable) {
     struct arena *arena;
     unsigned flags;
     pthread_mutex_lock(&driver.lock);
-    struct block *block = memory_find(address, &arena);
+    struct block *block = memory_mapped(address, &arena);
     bool found = true;
+    *writable = true;
     if (block) {
         *start = arena_address(arena, block);
         *bytes = block->count * SIM_GRANULE;
         *host = arena_data(arena, *start);
+        found = memory_reachable(user, block, writable);
     } else {
         found = memory_registered(address, start, bytes, &flags);
         *host = (void *)(uintptr_t)*start;
@@ -365,8 +353,6 @@ static bool kernel_resolve(void *user, uint64_t address, uint64_t *start, uint64
 }
 
 const struct sim_ptx_memory kernel_memory = {
-    .allocate = kernel_allocate,
     .write = kernel_write,
-    .release = kernel_release,
     .resolve = kernel_resolve,
 };

@@ -2,7 +2,8 @@
 //
 // The answer depends on the name, the version that the caller was written for, and whether it
 // wants the per-thread default stream: of the exports that existed at that version, the newest.
-// A version above this driver's own is accepted.
+// A version above this driver's own is accepted, but gives nothing newer than the driver: the
+// table has the answers of a newer driver than the machine's may be.
 #include "driver.h"
 
 #include <string.h>
@@ -42,8 +43,9 @@ static size_t first(const char *name) {
 
 static enum status find(const char *name, int version, uint64_t flags, void **function) {
     enum status status = UNKNOWN;
+    int newest = driver_version();
     for (size_t i = first(name); i < ANSWERS && !strcmp(answers[i].name, name); i++) {
-        if (!(answers[i].flags & 1 << flags))
+        if (!(answers[i].flags & 1 << flags) || answers[i].since > newest)
             continue;
         if (answers[i].since <= version) {
             status = FOUND;

@@ -2,8 +2,7 @@
 // submit.c turns that into dependencies.
 #include "driver.h"
 
-// Numbers threads, for their default streams.
-static uint64_t thread_number(void) {
+uint64_t thread_number(void) {
     static uint64_t threads;
     static __thread uint64_t number;
     if (!number)
@@ -15,6 +14,7 @@ static struct stream *stream_make(struct context *context, unsigned flags, int p
     struct stream *stream = pool_take(&driver.streams);
     if (stream) {
         stream->context = context;
+        stream->last = context->gate;
         stream->flags = flags;
         stream->priority = priority;
         stream->id = ++driver.ids;
@@ -39,7 +39,7 @@ static struct stream *thread_stream(struct context *context) {
 CUresult stream_get(CUstream handle, bool per_thread, struct stream **stream) {
     if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
         *stream = pool_get(&driver.streams, handle);
-        return *stream ? (*stream)->context->error : CUDA_ERROR_INVALID_HANDLE;
+        return *stream ? context_error((*stream)->context) : CUDA_ERROR_INVALID_HANDLE;
     }
     struct context *context;
     CUresult rc = context_current(&context);
@@ -70,8 +70,10 @@ static void leave_since(struct stream *stream) {
 void streams_drop(struct context *context) {
     struct stream *stream;
     for (uint32_t i = 0; (stream = pool_next(&driver.streams, &i)); i++)
-        if (stream->context == context)
+        if (stream->context == context) {
+            capture_stream_gone(stream);
             pool_drop(&driver.streams, stream);
+        }
 }
 
 // ---- Creation ----
@@ -102,6 +104,11 @@ API cuStreamDestroy_v2(CUstream handle) {
     struct stream *stream = pool_get(&driver.streams, handle);
     if (!stream || stream->thread)
         return driver_leave(CUDA_ERROR_INVALID_HANDLE);
+    capture_stream_gone(stream);
+    uint64_t id = stream->id;
+    stream_turn(stream);
+    if (!stream->object.live || stream->id != id)
+        return driver_leave(CUDA_ERROR_INVALID_HANDLE);  // another thread was faster
     if (stream->since_legacy) {
         struct sim_dep last = {.seq = stream->last, .context = stream->context->machine};
         uint64_t seq;
@@ -132,7 +139,9 @@ static CUresult stream_query(CUstream handle, bool per_thread) {
     if (rc)
         return rc;
     struct context *context = stream->context;
-    rc = op_query(context, stream->last);
+    rc = capture_allows_wait(stream);
+    if (!rc)
+        rc = op_query(context, stream->last);
     if (stream == &context->legacy)
         for (struct stream *s = context->since_legacy; s && !rc; s = s->next_since)
             rc = op_query(context, s->last);
@@ -152,8 +161,14 @@ static CUresult stream_synchronize(CUstream handle, bool per_thread) {
     CUresult rc = stream_enter(handle, per_thread, &stream);
     if (rc)
         return rc;
-    rc = newest(stream, &seq);
-    return driver_leave(rc ? rc : op_wait(stream->context, seq));
+    rc = capture_allows_wait(stream);
+    if (!rc)
+        rc = newest(stream, &seq);
+    if (!rc)
+        rc = op_wait(stream->context, seq);
+    if (!rc)
+        mempools_release();
+    return driver_leave(rc);
 }
 
 API cuStreamSynchronize(CUstream stream) {
@@ -171,8 +186,12 @@ static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned flags
     struct event *event = pool_get(&driver.events, event_handle);
     if (!event)
         return driver_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (flags > 1)
+    if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
         return driver_leave(CUDA_ERROR_INVALID_VALUE);
+    if (stream->capture || event->captured)
+        return driver_leave(capture_wait(stream, event, flags & CU_EVENT_WAIT_EXTERNAL));
+    if (event->signal.id)
+        return driver_leave(ipc_event_await(event, stream));
     struct sim_dep recording = {.seq = event->finish_ns ? 0 : event->seq,
                                 .context = event->machine};
     uint64_t seq;
@@ -263,56 +282,3 @@ PROPERTY(cuStreamGetFlags, FLAGS, unsigned int)
 PROPERTY(cuStreamGetPriority, PRIORITY, int)
 PROPERTY(cuStreamGetId, ID, unsigned long long)
 PROPERTY(cuStreamGetCtx, CONTEXT, CUcontext)
-
-// Nothing is ever captured here (graphs are not modelled), which programs may ask.
-static CUresult not_capturing(CUstream handle, bool per_thread, int *status) {
-    struct stream *stream;
-    CUresult rc = stream_enter(handle, per_thread, &stream);
-    if (rc)
-        return rc;
-    if (status)
-        *status = 0;
-    return driver_leave(status ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-}
-
-API cuStreamIsCapturing(CUstream stream, int *status) {
-    return not_capturing(stream, false, status);
-}
-
-API cuStreamIsCapturing_ptsz(CUstream stream, int *status) {
-    return not_capturing(stream, true, status);
-}
-
-API cuThreadExchangeStreamCaptureMode(int *mode) {
-    static __thread int current;
-    CUresult rc = driver_check();
-    if (rc || !mode || *mode < 0 || *mode > 2)
-        return rc ? rc : CUDA_ERROR_INVALID_VALUE;
-    int before = current;
-    current = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
-}
-
-// Managed memory is visible everywhere at all times here: there is nothing to attach.
-static CUresult attach(CUstream handle, bool per_thread, CUdeviceptr address) {
-    struct stream *stream;
-    CUresult rc = stream_enter(handle, per_thread, &stream);
-    if (rc)
-        return rc;
-    struct arena *arena;
-    struct block *block = memory_find(address, &arena);
-    bool good = block && block->kind == BLOCK_MANAGED;
-    return driver_leave(good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-}
-
-API cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes, unsigned int flags) {
-    (void)bytes, (void)flags;
-    return attach(stream, false, address);
-}
-
-API cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t bytes,
-                                unsigned int flags) {
-    (void)bytes, (void)flags;
-    return attach(stream, true, address);
-}

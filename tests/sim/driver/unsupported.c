@@ -1,19 +1,13 @@
-// unsupported.c: every export that no other file implements, as a weak function that says so.
-// A name implemented elsewhere takes the place of the one here.
+// unsupported.c: the exports that are refused by decision, which unsupported.inc lists with the
+// reasons. Each checks first what every call does.
 #include "driver.h"
 
-static CUresult unsupported(void) {
-    CUresult rc = driver_check();
-    return rc ? rc : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-// Defined under names of our own, since the true ones are declared with their types.
-#define E(name) __attribute__((weak)) API export_##name(void) __asm__(#name);
-#include "exports.inc"
-#undef E
-#define E(name)                                                                                    \
-    CUresult export_##name(void) {                                                                 \
-        return unsupported();                                                                      \
+// Defined under names of our own: their arguments do not matter, and some have no published type.
+#define R(name, result)                                                                            \
+    API refuse_##name(void) __asm__("impl_" #name);                                                \
+    CUresult refuse_##name(void) {                                                                 \
+        CUresult rc = driver_check();                                                              \
+        return rc ? rc : result;                                                                   \
     }
-#include "exports.inc"
-#undef E
+#include "unsupported.inc"
+#undef R

@@ -1,8 +1,8 @@
 // worker.c: the thread that is this process's life in the machine and that moves its data.
 //
 // It does the tasks of operations in the order of submission, except that it passes over those
-// whose dependencies have data to do still, and over host functions whose time has not come. All
-// signals are blocked in it: the host's handlers never run there.
+// whose dependencies have data to do still, and over host functions and steps whose time has not
+// come. All signals are blocked in it: the host's handlers never run there.
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -92,6 +92,7 @@ static CUresult run_kernel(struct task *task) {
         .params_bytes = task->kernel.params_bytes,
         .memory = &memory,
         .processors = driver.config->gpus[task->context->gpu].sm_count,
+        .together = task->kernel.cooperative,
     };
     memcpy(launch.grid, task->kernel.grid, sizeof launch.grid);
     memcpy(launch.block, task->kernel.block, sizeof launch.block);
@@ -117,9 +118,30 @@ static CUresult run(struct task *task, CUresult status) {
         run_copy(task);
     else if (task->kind == TASK_SET)
         run_set(task);
-    else
+    else if (task->kind == TASK_KERNEL)
         return run_kernel(task);
     return CUDA_SUCCESS;
+}
+
+// Whether the machine lets this process say when the operation has ended.
+static bool timed(const struct op *op) {
+    return op->task && (op->task->kind == TASK_HOST || op->task->kind == TASK_STEP);
+}
+
+// Whether an operation's data can be done now; else *wait_ns is lowered to when they may be.
+static bool can_run(struct op *op, uint64_t *wait_ns) {
+    bool ready;
+    uint64_t wait = UINT64_MAX;
+    if (op->running || driver.halted || !op_data_ready(op))
+        return false;
+    bool can = true;
+    if (timed(op) && !sim_work_ready(driver.machine, op->context->machine, op->seq, &ready, &wait))
+        can = ready;
+    if (can && op->task && op->task->kind == TASK_STEP && !op->context->error)
+        can = op->task->step.step(op->task, &wait);
+    if (!can && wait < *wait_ns)
+        *wait_ns = wait;
+    return can;
 }
 
 void op_run(struct op *op) {
@@ -134,7 +156,7 @@ void op_run(struct op *op) {
         op->running = 0;
         if (rc && !context->error)
             context->error = rc;
-        if (task->kind == TASK_HOST)
+        if (timed(op))
             sim_work_finish(driver.machine, context->machine, op->seq);
         free(task);
         op->task = NULL;
@@ -145,14 +167,15 @@ void op_run(struct op *op) {
 }
 
 void data_wait(void) {
+    uint64_t wait_ns = UINT64_MAX;
     for (struct op *op = driver.todo; op; op = op->next) {
         bool host = op->task && op->task->kind == TASK_HOST;
-        if (!host && !op->running && op_data_ready(op)) {
+        if (!host && can_run(op, &wait_ns)) {
             op_run(op);
             return;
         }
     }
-    struct timespec until = in_ns(LOOK_NS);
+    struct timespec until = in_ns(wait_ns);
     pthread_cond_timedwait(&driver.done, &driver.lock, &until);
 }
 
@@ -184,20 +207,9 @@ void context_forget_ops(struct context *context) {
 // The first operation whose data can be done; else *wait_ns until one may be.
 static struct op *next_op(uint64_t *wait_ns) {
     *wait_ns = UINT64_MAX;
-    for (struct op *op = driver.todo; op; op = op->next) {
-        if (op->running || !op_data_ready(op))
-            continue;
-        if (op->task && op->task->kind == TASK_HOST) {
-            bool ready;
-            uint64_t wait;
-            if (!sim_work_ready(driver.machine, op->context->machine, op->seq, &ready, &wait) &&
-                !ready) {
-                *wait_ns = wait < *wait_ns ? wait : *wait_ns;
-                continue;
-            }
-        }
-        return op;
-    }
+    for (struct op *op = driver.todo; op; op = op->next)
+        if (can_run(op, wait_ns))
+            return op;
     return NULL;
 }
 
@@ -208,6 +220,8 @@ static void serve(void) {
         struct op *op = next_op(&wait_ns);
         if (op) {
             op_run(op);
+        } else if (user_objects_dead()) {
+            user_objects_end();
         } else if (driver.todo) {
             struct timespec until = in_ns(wait_ns);
             pthread_cond_timedwait(&driver.work, &driver.lock, &until);
@@ -226,7 +240,7 @@ struct birth {
 
 static void *worker(void *argument) {
     struct birth *birth = argument;
-    int rc = sim_process_join(driver.machine);
+    int rc = visible_join();
     pthread_mutex_lock(&birth->lock);
     birth->rc = rc;
     birth->done = true;

@@ -9,7 +9,7 @@ NVML_MACHINE_SOURCES := $(wildcard tests/sim/*.c)
 NVML_SOURCES := $(wildcard $(NVML_DIR)/*.c) $(NVML_MACHINE_SOURCES)
 NVML_HEADERS := $(wildcard $(NVML_DIR)/*.h $(NVML_DIR)/*.def tests/sim/*.h)
 NVML_TEST_DIR := $(NVML_DIR)/test
-NVML_TEST_SOURCES := $(NVML_TEST_DIR)/nvml_test.c $(NVML_TEST_DIR)/client.c $(NVML_SOURCES)
+NVML_TESTS := nvml_test mig_test mig_kill_test topology_test
 NVML_TEST_HEADERS := $(NVML_HEADERS) $(wildcard $(NVML_TEST_DIR)/*.h)
 
 BUILD_TARGETS += $(BUILD)/sim/libnvidia-ml.so.1 $(NVML_OUT)/client
@@ -27,22 +27,37 @@ $(NVML_OUT)/client: $(NVML_TEST_DIR)/client_main.c $(NVML_TEST_DIR)/client.c \
   $(NVML_MACHINE_SOURCES) $(NVML_TEST_HEADERS) $(NVML_DIR)/build.mk | $(NVML_OUT)
 	$(CC) $(NVML_CFLAGS) $(NVML_LDFLAGS) -o $@ $(filter %.c,$^)
 
-$(NVML_OUT)/nvml_test: NVML_EXTRA :=
-$(NVML_OUT)/nvml_test_asan: NVML_EXTRA := -O1 -fsanitize=address,undefined \
-  -fno-sanitize-recover=all -fno-omit-frame-pointer
-$(NVML_OUT)/nvml_test_tsan: NVML_EXTRA := -O1 -fsanitize=thread -Wno-tsan
-$(NVML_OUT)/nvml_test $(NVML_OUT)/nvml_test_asan $(NVML_OUT)/nvml_test_tsan: \
-  $(NVML_TEST_SOURCES) $(NVML_TEST_HEADERS) $(NVML_DIR)/build.mk | $(NVML_OUT)
-	$(CC) $(NVML_CFLAGS) $(NVML_EXTRA) -pthread -o $@ $(NVML_TEST_SOURCES)
+# The sources of NVML and of the machine, once for each kind of build, and the tests with them.
+NVML_EXTRA_plain :=
+NVML_EXTRA_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+  -fno-omit-frame-pointer
+NVML_EXTRA_tsan := -O1 -fsanitize=thread -Wno-tsan
+
+define NVML_KIND
+NVML_OBJECTS_$(1) := $$(NVML_SOURCES:%.c=$$(NVML_OUT)/$(1)/%.o)
+
+$$(NVML_OUT)/$(1)/%.o: %.c $$(NVML_TEST_HEADERS) $$(NVML_DIR)/build.mk
+	@mkdir -p $$(@D)
+	$$(CC) $$(NVML_CFLAGS) $$(NVML_EXTRA_$(1)) -c -o $$@ $$<
+
+$$(NVML_OUT)/$(1)/nvml_test: \
+  $$(NVML_OUT)/$(1)/$$(NVML_TEST_DIR)/client.o
+$$(NVML_OUT)/$(1)/mig_test $$(NVML_OUT)/$(1)/mig_kill_test: \
+  $$(NVML_OUT)/$(1)/$$(NVML_TEST_DIR)/mig_machine.o
+$$(NVML_TESTS:%=$$(NVML_OUT)/$(1)/%): $$(NVML_OUT)/$(1)/%: \
+  $$(NVML_OUT)/$(1)/$$(NVML_TEST_DIR)/%.o $$(NVML_OBJECTS_$(1))
+	$$(CC) $$(NVML_EXTRA_$(1)) -pthread -o $$@ $$^
+endef
+$(foreach kind,plain asan tsan,$(eval $(call NVML_KIND,$(kind))))
 
 .PHONY: nvml-test
-nvml-test: $(NVML_OUT)/nvml_test $(BUILD)/sim/libnvidia-ml.so.1
-	$(NVML_OUT)/nvml_test
+nvml-test: $(NVML_TESTS:%=$(NVML_OUT)/plain/%) $(BUILD)/sim/libnvidia-ml.so.1
+	for test in $(NVML_TESTS); do $(NVML_OUT)/plain/$$test || exit 1; done
 	$(NVML_TEST_DIR)/exports.sh $(BUILD)/sim/libnvidia-ml.so.1 $(NVML_DIR)/functions.def
 
-# The test forks while it has threads, which TSan allows only when told so.
+# Tests fork while they have threads, which TSan allows only when told so. Kills are fewer there.
 .PHONY: nvml-sanitize
-nvml-sanitize: $(NVML_OUT)/nvml_test_asan $(NVML_OUT)/nvml_test_tsan
-	$(NVML_OUT)/nvml_test_asan
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(NVML_TEST_DIR)/tsan.supp" \
-	  $(NVML_OUT)/nvml_test_tsan
+nvml-sanitize: $(foreach kind,asan tsan,$(NVML_TESTS:%=$(NVML_OUT)/$(kind)/%))
+	for test in $(NVML_TESTS); do KILLS=50 $(NVML_OUT)/asan/$$test || exit 1; done
+	export TSAN_OPTIONS="die_after_fork=0 suppressions=$(NVML_TEST_DIR)/tsan.supp" KILLS=50; \
+	  for test in $(NVML_TESTS); do $(NVML_OUT)/tsan/$$test || exit 1; done

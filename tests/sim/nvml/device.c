@@ -8,22 +8,6 @@
 #define UUID_BYTES 41  // "GPU-8-4-4-4-12" and the zero byte
 #define SERIAL_DIGITS 13
 
-struct nvml_device {
-    char unused;
-};
-
-// Handles are addresses in here. They hold nothing, so a stale one harms nothing.
-static struct nvml_device handles[SIM_GPUS_MAX];
-
-struct nvml_device *sim_nvml_handle(unsigned index) {
-    return &handles[index];
-}
-
-unsigned sim_nvml_handle_index(const struct nvml_device *device) {
-    uintptr_t offset = (uintptr_t)device - (uintptr_t)handles;
-    return offset < sizeof(handles) ? (unsigned)(offset / sizeof(handles[0])) : SIM_GPUS_MAX;
-}
-
 int nvmlDeviceGetCount_v2(unsigned *count) {
     struct sim_nvml_query query;
     int code = sim_nvml_begin(&query);
@@ -51,7 +35,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct nvml_device **device) {
         return sim_nvml_end(NVML_INVALID_ARGUMENT);
     }
     *device = sim_nvml_handle(index);
-    return sim_nvml_end(NVML_OK);
+    return sim_nvml_end(sim_gpu_lost(query.machine, index) ? NVML_GPU_IS_LOST : NVML_OK);
 }
 
 int nvmlDeviceGetHandleByIndex(unsigned index, struct nvml_device **device) {
@@ -60,9 +44,10 @@ int nvmlDeviceGetHandleByIndex(unsigned index, struct nvml_device **device) {
 
 // ---- Identity as text ----
 
-static void write_uuid(const struct sim_gpu_config *gpu, char text[UUID_BYTES]) {
+static void write_uuid(const struct sim_gpu_config *gpu, const char *prefix,
+                       char text[UUID_BYTES]) {
     struct sim_text out = sim_text_begin(text, UUID_BYTES);
-    sim_text_string(&out, "GPU-");
+    sim_text_string(&out, prefix);
     for (unsigned i = 0; i < sizeof(gpu->uuid); i++) {
         if (i == 4 || i == 6 || i == 8 || i == 10) {
             sim_text_char(&out, '-');
@@ -124,7 +109,7 @@ static bool at_bus_id(const struct sim_gpu_config *gpu, const char *text) {
 
 static bool has_uuid(const struct sim_gpu_config *gpu, const char *text) {
     char uuid[UUID_BYTES];
-    write_uuid(gpu, uuid);
+    write_uuid(gpu, "GPU-", uuid);
     return strcmp(uuid, text) == 0;
 }
 
@@ -153,8 +138,28 @@ static int find(bool (*matches)(const struct sim_gpu_config *, const char *), co
     return sim_nvml_end(NVML_NOT_FOUND);
 }
 
+static int find_mig(const char *uuid, struct nvml_device **device) {
+    struct sim_nvml_query query;
+    int code = sim_nvml_begin(&query);
+    if (code != NVML_OK) {
+        return code;
+    }
+    for (unsigned unit = SIM_GPUS_MAX; device != NULL && unit < SIM_UNITS_MAX; unit++) {
+        char text[UUID_BYTES];
+        if (sim_gpu_describe(query.machine, unit, &query.device) == 0) {
+            write_uuid(&query.device, "MIG-", text);
+            if (strcmp(text, uuid) == 0) {
+                *device = sim_nvml_handle(unit);
+                return sim_nvml_end(NVML_OK);
+            }
+        }
+    }
+    return sim_nvml_end(device != NULL ? NVML_NOT_FOUND : NVML_INVALID_ARGUMENT);
+}
+
 int nvmlDeviceGetHandleByUUID(const char *uuid, struct nvml_device **device) {
-    return find(has_uuid, uuid, device);
+    bool mig = uuid != NULL && strncmp(uuid, "MIG-", 4) == 0;
+    return mig ? find_mig(uuid, device) : find(has_uuid, uuid, device);
 }
 
 int nvmlDeviceGetHandleBySerial(const char *serial, struct nvml_device **device) {
@@ -171,7 +176,7 @@ int nvmlDeviceGetHandleByPciBusId(const char *bus_id, struct nvml_device **devic
 
 int nvmlDeviceGetName(struct nvml_device *device, char *text, unsigned room) {
     struct sim_nvml_query query;
-    int code = sim_nvml_begin_gpu(&query, device);
+    int code = sim_nvml_begin_device(&query, device);
     if (code != NVML_OK) {
         return code;
     }
@@ -180,12 +185,12 @@ int nvmlDeviceGetName(struct nvml_device *device, char *text, unsigned room) {
 
 int nvmlDeviceGetUUID(struct nvml_device *device, char *text, unsigned room) {
     struct sim_nvml_query query;
-    int code = sim_nvml_begin_gpu(&query, device);
+    int code = sim_nvml_begin_device(&query, device);
     if (code != NVML_OK) {
         return code;
     }
     char uuid[UUID_BYTES];
-    write_uuid(query.gpu, uuid);
+    write_uuid(query.gpu, query.unit < SIM_GPUS_MAX ? "GPU-" : "MIG-", uuid);
     return sim_nvml_end(sim_nvml_copy_text(uuid, text, room));
 }
 
@@ -200,6 +205,16 @@ int nvmlDeviceGetSerial(struct nvml_device *device, char *text, unsigned room) {
     return sim_nvml_end(sim_nvml_copy_text(serial, text, room));
 }
 
+void sim_nvml_describe_pci(const struct sim_gpu_config *gpu, struct nvml_pci_info *pci) {
+    *pci = (struct nvml_pci_info){
+        .domain = gpu->pci_domain,
+        .bus = gpu->pci_bus,
+        .device = gpu->pci_device,
+    };
+    write_bus_id(gpu, 4, pci->bus_id_legacy, sizeof(pci->bus_id_legacy));
+    write_bus_id(gpu, 8, pci->bus_id, sizeof(pci->bus_id));
+}
+
 // The three versions of the PCI answer are beginnings of one structure, each longer than the last.
 static int pci_info(struct nvml_device *device, struct nvml_pci_info *pci, size_t bytes) {
     struct sim_nvml_query query;
@@ -210,13 +225,8 @@ static int pci_info(struct nvml_device *device, struct nvml_pci_info *pci, size_
     if (pci == NULL) {
         return sim_nvml_end(NVML_INVALID_ARGUMENT);
     }
-    struct nvml_pci_info whole = {
-        .domain = query.gpu->pci_domain,
-        .bus = query.gpu->pci_bus,
-        .device = query.gpu->pci_device,
-    };
-    write_bus_id(query.gpu, 4, whole.bus_id_legacy, sizeof(whole.bus_id_legacy));
-    write_bus_id(query.gpu, 8, whole.bus_id, sizeof(whole.bus_id));
+    struct nvml_pci_info whole;
+    sim_nvml_describe_pci(query.gpu, &whole);
     memcpy(pci, &whole, bytes);
     return sim_nvml_end(NVML_OK);
 }
@@ -231,89 +241,4 @@ int nvmlDeviceGetPciInfo_v2(struct nvml_device *device, struct nvml_pci_info *pc
 
 int nvmlDeviceGetPciInfo_v3(struct nvml_device *device, struct nvml_pci_info *pci) {
     return pci_info(device, pci, sizeof(*pci));
-}
-
-// ---- Fixed properties ----
-
-// What gives the value for a GPU.
-typedef unsigned property(const struct sim_nvml_query *query);
-
-static int answer(struct nvml_device *device, property *value, unsigned *to) {
-    struct sim_nvml_query query;
-    int code = sim_nvml_begin_gpu(&query, device);
-    if (code != NVML_OK) {
-        return code;
-    }
-    if (to == NULL) {
-        return sim_nvml_end(NVML_INVALID_ARGUMENT);
-    }
-    *to = value(&query);
-    return sim_nvml_end(NVML_OK);
-}
-
-static unsigned own_index(const struct sim_nvml_query *query) {
-    return query->index;
-}
-
-static unsigned zero(const struct sim_nvml_query *query) {
-    (void)query;
-    return 0;
-}
-
-static unsigned one(const struct sim_nvml_query *query) {
-    (void)query;
-    return 1;
-}
-
-int nvmlDeviceGetIndex(struct nvml_device *device, unsigned *index) {
-    return answer(device, own_index, index);
-}
-
-int nvmlDeviceGetMinorNumber(struct nvml_device *device, unsigned *minor) {
-    return answer(device, own_index, minor);
-}
-
-// 0: any number of processes and contexts.
-int nvmlDeviceGetComputeMode(struct nvml_device *device, unsigned *mode) {
-    return answer(device, zero, mode);
-}
-
-int nvmlDeviceGetPersistenceMode(struct nvml_device *device, unsigned *enabled) {
-    return answer(device, one, enabled);
-}
-
-int nvmlDeviceGetDisplayMode(struct nvml_device *device, unsigned *enabled) {
-    return answer(device, zero, enabled);
-}
-
-int nvmlDeviceGetDisplayActive(struct nvml_device *device, unsigned *enabled) {
-    return answer(device, zero, enabled);
-}
-
-// MIG is there and disabled; the simulated GPU has no instances yet.
-int nvmlDeviceGetMigMode(struct nvml_device *device, unsigned *current, unsigned *pending) {
-    int code = answer(device, zero, current);
-    return code == NVML_OK ? answer(device, zero, pending) : code;
-}
-
-int nvmlDeviceIsMigDeviceHandle(struct nvml_device *device, unsigned *is_mig) {
-    return answer(device, zero, is_mig);
-}
-
-int nvmlDeviceGetMaxMigDeviceCount(struct nvml_device *device, unsigned *count) {
-    return answer(device, zero, count);
-}
-
-int nvmlDeviceGetCudaComputeCapability(struct nvml_device *device, int *major, int *minor) {
-    struct sim_nvml_query query;
-    int code = sim_nvml_begin_gpu(&query, device);
-    if (code != NVML_OK) {
-        return code;
-    }
-    if (major == NULL || minor == NULL) {
-        return sim_nvml_end(NVML_INVALID_ARGUMENT);
-    }
-    *major = (int)query.gpu->compute_major;
-    *minor = (int)query.gpu->compute_minor;
-    return sim_nvml_end(NVML_OK);
 }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define PATH_BYTES 4096
 
@@ -24,6 +25,7 @@ static struct sim_machine *inherited;  // a forked child's useless handle; kept 
 static char path[PATH_BYTES];
 static dev_t machine_device;
 static ino_t machine_inode;
+static uid_t machine_owner;
 
 static void before_fork(void) {
     pthread_mutex_lock(&lock);
@@ -53,6 +55,7 @@ static bool open_machine(void) {
     }
     machine_device = status.st_dev;
     machine_inode = status.st_ino;
+    machine_owner = status.st_uid;
     return true;
 }
 
@@ -119,17 +122,49 @@ int sim_nvml_begin(struct sim_nvml_query *query) {
     return NVML_OK;
 }
 
-int sim_nvml_begin_gpu(struct sim_nvml_query *query, const struct nvml_device *device) {
+// Of a card, or of a MIG device that may be there no more.
+static int begin_any(struct sim_nvml_query *query, const struct nvml_device *device) {
     int code = sim_nvml_begin(query);
     if (code != NVML_OK) {
         return code;
     }
-    query->index = sim_nvml_handle_index(device);
-    if (query->index >= query->config->gpu_count) {
+    query->unit = sim_nvml_handle_unit(device);
+    query->index = sim_mig_card(query->unit);
+    if (query->unit == SIM_UNITS_MAX || query->index >= query->config->gpu_count) {
         return sim_nvml_end(NVML_INVALID_ARGUMENT);
     }
     query->gpu = &query->config->gpus[query->index];
+    return sim_gpu_lost(query->machine, query->index) ? sim_nvml_end(NVML_GPU_IS_LOST) : NVML_OK;
+}
+
+int sim_nvml_begin_gpu(struct sim_nvml_query *query, const struct nvml_device *device) {
+    int code = begin_any(query, device);
+    if (code == NVML_OK && query->unit >= SIM_GPUS_MAX) {
+        return sim_nvml_end(NVML_NOT_SUPPORTED);
+    }
+    return code;
+}
+
+int sim_nvml_begin_device(struct sim_nvml_query *query, const struct nvml_device *device) {
+    int code = begin_any(query, device);
+    if (code != NVML_OK) {
+        return code;
+    }
+    sim_mig_look(query->machine, query->index, &query->mig);
+    if (query->unit < SIM_GPUS_MAX) {
+        return NVML_OK;
+    }
+    unsigned place = sim_mig_place(query->unit);
+    if (query->mig.compute[place] == 0) {
+        return sim_nvml_end(NVML_INVALID_ARGUMENT);
+    }
+    sim_mig_describe(query->gpu, &query->mig, place, &query->device);
+    query->gpu = &query->device;
     return NVML_OK;
+}
+
+bool sim_nvml_may_change(void) {
+    return geteuid() == 0 || geteuid() == machine_owner;
 }
 
 int sim_nvml_end(int code) {

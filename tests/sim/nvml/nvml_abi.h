@@ -18,7 +18,9 @@ enum {
     NVML_NO_DRIVER = 9,
     NVML_TIMEOUT = 10,
     NVML_GPU_IS_LOST = 15,
+    NVML_IN_USE = 19,
     NVML_OUT_OF_MEMORY = 20,
+    NVML_INSUFFICIENT_RESOURCES = 23,
     NVML_VERSION_MISMATCH = 25,
     NVML_UNKNOWN = 999,
 };
@@ -33,8 +35,11 @@ enum {
 // The only events that the simulated GPU lets one register for: errors ("Xid").
 #define NVML_EVENT_XID 8ull
 
-struct nvml_device;     // a handle: points at one GPU's entry
-struct nvml_event_set;  // a handle: points at an allocated set
+// Handles: each points at an entry that stands for one thing.
+struct nvml_device;            // a GPU or a MIG device
+struct nvml_gpu_instance;      // of a GPU that is divided
+struct nvml_compute_instance;  // of a GPU instance
+struct nvml_event_set;         // an allocated set
 
 struct nvml_pci_info {
     char bus_id_legacy[NVML_BUS_ID_LEGACY_BYTES];
@@ -79,6 +84,129 @@ struct nvml_process {
     uint32_t compute_instance;
 };
 
+// Kinds of compute instance by their slices, and the only way to share engines among them.
+enum {
+    NVML_COMPUTE_1_SLICE = 0,
+    NVML_COMPUTE_2_SLICES = 1,
+    NVML_COMPUTE_3_SLICES = 2,
+    NVML_COMPUTE_4_SLICES = 3,
+    NVML_COMPUTE_7_SLICES = 4,
+    NVML_COMPUTE_8_SLICES = 5,
+    NVML_COMPUTE_6_SLICES = 6,
+    NVML_COMPUTE_1_SLICE_REV1 = 7,
+    NVML_COMPUTE_KINDS = 8,
+    NVML_ENGINES_SHARED = 0,
+};
+
+// NVML's constants of kinds of GPU instance end here.
+#define NVML_INSTANCE_KINDS 18u
+
+struct nvml_placement {
+    uint32_t start;
+    uint32_t size;
+};
+
+struct nvml_gpu_instance_profile {
+    uint32_t id;
+    uint32_t p2p;
+    uint32_t slices;
+    uint32_t instances;
+    uint32_t multiprocessors;
+    uint32_t copy_engines;
+    uint32_t decoders;
+    uint32_t encoders;
+    uint32_t jpeg_engines;
+    uint32_t flow_engines;  // optical flow
+    uint64_t memory_mib;
+};
+
+// From the second version on: the caller sets `version`, and there is a name.
+struct nvml_gpu_instance_profile_v2 {
+    uint32_t version;
+    uint32_t id;
+    uint32_t p2p;
+    uint32_t slices;
+    uint32_t instances;
+    uint32_t multiprocessors;
+    uint32_t copy_engines;
+    uint32_t decoders;
+    uint32_t encoders;
+    uint32_t jpeg_engines;
+    uint32_t flow_engines;
+    uint64_t memory_mib;
+    char name[96];
+};
+
+struct nvml_gpu_instance_profile_v3 {
+    uint32_t version;
+    uint32_t id;
+    uint32_t slices;
+    uint32_t instances;
+    uint32_t multiprocessors;
+    uint32_t copy_engines;
+    uint32_t decoders;
+    uint32_t encoders;
+    uint32_t jpeg_engines;
+    uint32_t flow_engines;
+    uint64_t memory_mib;
+    char name[96];
+    uint32_t capabilities;  // 1: peer access, 2: graphics
+};
+
+struct nvml_gpu_instance_info {
+    struct nvml_device *device;
+    uint32_t id;
+    uint32_t profile_id;
+    struct nvml_placement placement;
+};
+
+struct nvml_compute_instance_profile {
+    uint32_t id;
+    uint32_t slices;
+    uint32_t instances;
+    uint32_t multiprocessors;
+    uint32_t copy_engines;  // this and what follows: shared within the GPU instance
+    uint32_t decoders;
+    uint32_t encoders;
+    uint32_t jpeg_engines;
+    uint32_t flow_engines;
+};
+
+struct nvml_compute_instance_profile_v2 {
+    uint32_t version;
+    struct nvml_compute_instance_profile first;
+    char name[96];
+};
+
+struct nvml_compute_instance_profile_v3 {
+    uint32_t version;
+    struct nvml_compute_instance_profile first;
+    char name[96];
+    uint32_t capabilities;
+};
+
+// The first version ends before `placement`.
+struct nvml_compute_instance_info {
+    struct nvml_device *device;  // the card in the first version, the MIG device in the second
+    struct nvml_gpu_instance *gpu_instance;
+    uint32_t id;
+    uint32_t profile_id;
+    struct nvml_placement placement;
+};
+
+// Of a MIG device.
+struct nvml_attributes {
+    uint32_t multiprocessors;
+    uint32_t copy_engines;
+    uint32_t decoders;
+    uint32_t encoders;
+    uint32_t jpeg_engines;
+    uint32_t flow_engines;
+    uint32_t gpu_instance_slices;
+    uint32_t compute_instance_slices;
+    uint64_t memory_mib;
+};
+
 struct nvml_event_v1 {
     struct nvml_device *device;
     uint64_t type;
@@ -96,6 +224,10 @@ struct nvml_event {
 // A versioned structure carries its size and version in its first word.
 #define NVML_VERSIONED(type, version) ((uint32_t)sizeof(type) | ((uint32_t)(version) << 24))
 #define NVML_MEMORY_V2 NVML_VERSIONED(struct nvml_memory_v2, 2)
+#define NVML_GPU_INSTANCE_PROFILE_V2 NVML_VERSIONED(struct nvml_gpu_instance_profile_v2, 2)
+#define NVML_GPU_INSTANCE_PROFILE_V3 NVML_VERSIONED(struct nvml_gpu_instance_profile_v3, 3)
+#define NVML_COMPUTE_INSTANCE_PROFILE_V2 NVML_VERSIONED(struct nvml_compute_instance_profile_v2, 2)
+#define NVML_COMPUTE_INSTANCE_PROFILE_V3 NVML_VERSIONED(struct nvml_compute_instance_profile_v3, 3)
 
 _Static_assert(sizeof(struct nvml_pci_info) == 68, "nvml_pci_info resized");
 _Static_assert(offsetof(struct nvml_pci_info, bus_id) == 36, "nvml_pci_info.bus_id moved");
@@ -105,6 +237,17 @@ _Static_assert(sizeof(struct nvml_process_v1) == 16, "nvml_process_v1 resized");
 _Static_assert(sizeof(struct nvml_process) == 24, "nvml_process resized");
 _Static_assert(sizeof(struct nvml_event_v1) == 24, "nvml_event_v1 resized");
 _Static_assert(sizeof(struct nvml_event) == 32, "nvml_event resized");
+_Static_assert(sizeof(struct nvml_gpu_instance_profile) == 48, "resized");
+_Static_assert(sizeof(struct nvml_gpu_instance_profile_v2) == 152, "resized");
+_Static_assert(offsetof(struct nvml_gpu_instance_profile_v2, name) == 56, "moved");
+_Static_assert(sizeof(struct nvml_gpu_instance_profile_v3) == 152, "resized");
+_Static_assert(offsetof(struct nvml_gpu_instance_profile_v3, name) == 48, "moved");
+_Static_assert(sizeof(struct nvml_gpu_instance_info) == 24, "resized");
+_Static_assert(sizeof(struct nvml_compute_instance_profile) == 36, "resized");
+_Static_assert(sizeof(struct nvml_compute_instance_profile_v2) == 136, "resized");
+_Static_assert(sizeof(struct nvml_compute_instance_profile_v3) == 140, "resized");
+_Static_assert(sizeof(struct nvml_compute_instance_info) == 32, "resized");
+_Static_assert(sizeof(struct nvml_attributes) == 40, "resized");
 
 #pragma GCC visibility push(default)
 
@@ -135,19 +278,117 @@ int nvmlDeviceGetHandleBySerial(const char *serial, struct nvml_device **device)
 int nvmlDeviceGetName(struct nvml_device *device, char *text, unsigned room);
 int nvmlDeviceGetUUID(struct nvml_device *device, char *text, unsigned room);
 int nvmlDeviceGetSerial(struct nvml_device *device, char *text, unsigned room);
-int nvmlDeviceGetIndex(struct nvml_device *device, unsigned *index);
-int nvmlDeviceGetMinorNumber(struct nvml_device *device, unsigned *minor);
 int nvmlDeviceGetPciInfo(struct nvml_device *device, struct nvml_pci_info *pci);
 int nvmlDeviceGetPciInfo_v2(struct nvml_device *device, struct nvml_pci_info *pci);
 int nvmlDeviceGetPciInfo_v3(struct nvml_device *device, struct nvml_pci_info *pci);
+
+// hardware.c
+int nvmlDeviceGetIndex(struct nvml_device *device, unsigned *index);
+int nvmlDeviceGetMinorNumber(struct nvml_device *device, unsigned *minor);
+int nvmlDeviceGetBrand(struct nvml_device *device, unsigned *brand);
+int nvmlDeviceGetMultiGpuBoard(struct nvml_device *device, unsigned *several);
+int nvmlDeviceGetArchitecture(struct nvml_device *device, unsigned *number);
+int nvmlDeviceGetMemoryBusWidth(struct nvml_device *device, unsigned *bits);
+int nvmlDeviceGetClockInfo(struct nvml_device *device, int clock, unsigned *mhz);
+int nvmlDeviceGetMaxClockInfo(struct nvml_device *device, int clock, unsigned *mhz);
 int nvmlDeviceGetCudaComputeCapability(struct nvml_device *device, int *major, int *minor);
 int nvmlDeviceGetComputeMode(struct nvml_device *device, unsigned *mode);
 int nvmlDeviceGetPersistenceMode(struct nvml_device *device, unsigned *enabled);
 int nvmlDeviceGetDisplayMode(struct nvml_device *device, unsigned *enabled);
 int nvmlDeviceGetDisplayActive(struct nvml_device *device, unsigned *enabled);
+
+// mig.c. Where a list is asked for, the caller has room for as many as there can be of the profile;
+// `profile` is the `id` of a profile's description, `kind` NVML's constant.
 int nvmlDeviceGetMigMode(struct nvml_device *device, unsigned *current, unsigned *pending);
+int nvmlDeviceSetMigMode(struct nvml_device *device, unsigned mode, int *activation);
+int nvmlDeviceGetGpuInstanceProfileInfo(struct nvml_device *device, unsigned kind,
+                                        struct nvml_gpu_instance_profile *info);
+int nvmlDeviceGetGpuInstanceProfileInfoV(struct nvml_device *device, unsigned kind,
+                                         struct nvml_gpu_instance_profile_v2 *info);
+int nvmlDeviceGetGpuInstanceProfileInfoByIdV(struct nvml_device *device, unsigned profile,
+                                             struct nvml_gpu_instance_profile_v2 *info);
+int nvmlDeviceGetGpuInstancePossiblePlacements(struct nvml_device *device, unsigned profile,
+                                               struct nvml_placement *list, unsigned *count);
+int nvmlDeviceGetGpuInstancePossiblePlacements_v2(struct nvml_device *device, unsigned profile,
+                                                  struct nvml_placement *list, unsigned *count);
+int nvmlDeviceGetGpuInstanceRemainingCapacity(struct nvml_device *device, unsigned profile,
+                                              unsigned *count);
+int nvmlDeviceCreateGpuInstance(struct nvml_device *device, unsigned profile,
+                                struct nvml_gpu_instance **instance);
+int nvmlDeviceCreateGpuInstanceWithPlacement(struct nvml_device *device, unsigned profile,
+                                             const struct nvml_placement *placement,
+                                             struct nvml_gpu_instance **instance);
+int nvmlGpuInstanceDestroy(struct nvml_gpu_instance *instance);
+int nvmlDeviceGetGpuInstances(struct nvml_device *device, unsigned profile,
+                              struct nvml_gpu_instance **list, unsigned *count);
+int nvmlDeviceGetGpuInstanceById(struct nvml_device *device, unsigned id,
+                                 struct nvml_gpu_instance **instance);
+int nvmlGpuInstanceGetInfo(struct nvml_gpu_instance *instance, struct nvml_gpu_instance_info *info);
+
+// compute.c: likewise for compute instances. `engines` is NVML_ENGINES_SHARED.
+int nvmlGpuInstanceGetComputeInstanceProfileInfo(struct nvml_gpu_instance *instance, unsigned kind,
+                                                 unsigned engines,
+                                                 struct nvml_compute_instance_profile *info);
+int nvmlGpuInstanceGetComputeInstanceProfileInfoV(struct nvml_gpu_instance *instance, unsigned kind,
+                                                  unsigned engines,
+                                                  struct nvml_compute_instance_profile_v2 *info);
+int nvmlGpuInstanceGetComputeInstancePossiblePlacements(struct nvml_gpu_instance *instance,
+                                                        unsigned profile,
+                                                        struct nvml_placement *list,
+                                                        unsigned *count);
+int nvmlGpuInstanceGetComputeInstanceRemainingCapacity(struct nvml_gpu_instance *instance,
+                                                       unsigned profile, unsigned *count);
+int nvmlGpuInstanceCreateComputeInstance(struct nvml_gpu_instance *instance, unsigned profile,
+                                         struct nvml_compute_instance **compute);
+int nvmlGpuInstanceCreateComputeInstanceWithPlacement(struct nvml_gpu_instance *instance,
+                                                      unsigned profile,
+                                                      const struct nvml_placement *placement,
+                                                      struct nvml_compute_instance **compute);
+int nvmlComputeInstanceDestroy(struct nvml_compute_instance *compute);
+int nvmlGpuInstanceGetComputeInstances(struct nvml_gpu_instance *instance, unsigned profile,
+                                       struct nvml_compute_instance **list, unsigned *count);
+int nvmlGpuInstanceGetComputeInstanceById(struct nvml_gpu_instance *instance, unsigned id,
+                                          struct nvml_compute_instance **compute);
+int nvmlComputeInstanceGetInfo(struct nvml_compute_instance *compute,
+                               struct nvml_compute_instance_info *info);
+int nvmlComputeInstanceGetInfo_v2(struct nvml_compute_instance *compute,
+                                  struct nvml_compute_instance_info *info);
+
+// mig_device.c: what compute instances are as devices.
 int nvmlDeviceIsMigDeviceHandle(struct nvml_device *device, unsigned *is_mig);
 int nvmlDeviceGetMaxMigDeviceCount(struct nvml_device *device, unsigned *count);
+int nvmlDeviceGetMigDeviceHandleByIndex(struct nvml_device *device, unsigned index,
+                                        struct nvml_device **mig);
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(struct nvml_device *mig,
+                                                 struct nvml_device **device);
+int nvmlDeviceGetGpuInstanceId(struct nvml_device *mig, unsigned *id);
+int nvmlDeviceGetComputeInstanceId(struct nvml_device *mig, unsigned *id);
+int nvmlDeviceGetAttributes(struct nvml_device *mig, struct nvml_attributes *attributes);
+int nvmlDeviceGetAttributes_v2(struct nvml_device *mig, struct nvml_attributes *attributes);
+
+// topology.c
+int nvmlDeviceGetTopologyCommonAncestor(struct nvml_device *one, struct nvml_device *other,
+                                        int *level);
+int nvmlDeviceGetTopologyNearestGpus(struct nvml_device *device, int level, unsigned *count,
+                                     struct nvml_device **list);
+int nvmlSystemGetTopologyGpuSet(unsigned cpu, unsigned *count, struct nvml_device **list);
+int nvmlDeviceGetP2PStatus(struct nvml_device *one, struct nvml_device *other, int capability,
+                           int *status);
+int nvmlDeviceGetNvLinkState(struct nvml_device *device, unsigned link, unsigned *active);
+int nvmlDeviceGetNvLinkVersion(struct nvml_device *device, unsigned link, unsigned *version);
+int nvmlDeviceGetNvLinkCapability(struct nvml_device *device, unsigned link, int capability,
+                                  unsigned *supported);
+int nvmlDeviceGetNvLinkRemotePciInfo(struct nvml_device *device, unsigned link,
+                                     struct nvml_pci_info *pci);
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct nvml_device *device, unsigned link,
+                                        struct nvml_pci_info *pci);
+int nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device *device, unsigned link, int *type);
+int nvmlDeviceGetNumaNodeId(struct nvml_device *device, unsigned *node);
+int nvmlDeviceGetMemoryAffinity(struct nvml_device *device, unsigned words, unsigned long *nodes,
+                                int scope);
+int nvmlDeviceGetCpuAffinity(struct nvml_device *device, unsigned words, unsigned long *cpus);
+int nvmlDeviceGetCpuAffinityWithinScope(struct nvml_device *device, unsigned words,
+                                        unsigned long *cpus, int scope);
 
 // usage.c
 int nvmlDeviceGetMemoryInfo(struct nvml_device *device, struct nvml_memory *memory);

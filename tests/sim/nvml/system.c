@@ -21,8 +21,10 @@ static const struct {
     {NVML_INSUFFICIENT_SIZE, "the buffer is too small"},
     {NVML_NO_DRIVER, "driver not loaded: no simulated machine is up"},
     {NVML_TIMEOUT, "timeout"},
-    {NVML_GPU_IS_LOST, "the GPU is lost: the simulated machine was taken down"},
+    {NVML_GPU_IS_LOST, "the GPU is lost: it fell off the bus, or the simulated machine is down"},
+    {NVML_IN_USE, "in use"},
     {NVML_OUT_OF_MEMORY, "out of memory"},
+    {NVML_INSUFFICIENT_RESOURCES, "no room beside what is there"},
     {NVML_VERSION_MISMATCH, "unknown version of a structure"},
 };
 

@@ -9,6 +9,7 @@ static int unsupported(void) {
 
 // Their arguments are not looked at, so they need none: the caller clears them away.
 #define NVML_ANSWERED(name)
+#define NVML_LATER(name)
 #define NVML_UNSUPPORTED(name)                                                                     \
     __attribute__((visibility("default"))) int name(void);                                         \
     int name(void) {                                                                               \

@@ -45,16 +45,19 @@ static unsigned percent(uint64_t part, uint64_t whole) {
 }
 
 // The memory's share is the mean of the two copy engines': the machine does not know how much a
-// kernel uses the memory.
+// kernel uses the memory. Neither a divided card nor a MIG device has any.
 int nvmlDeviceGetUtilizationRates(struct nvml_device *device, struct nvml_utilisation *rates) {
     struct sim_nvml_query query;
-    int code = sim_nvml_begin_gpu(&query, device);
+    int code = sim_nvml_begin_device(&query, device);
     if (code != NVML_OK) {
         return code;
     }
     struct sample now;
     if (rates == NULL) {
         return sim_nvml_end(NVML_INVALID_ARGUMENT);
+    }
+    if (query.mig.enabled) {
+        return sim_nvml_end(NVML_NOT_SUPPORTED);
     }
     if (!take_sample(query.machine, query.index, &now)) {
         return sim_nvml_end(NVML_UNKNOWN);
@@ -70,38 +73,44 @@ int nvmlDeviceGetUtilizationRates(struct nvml_device *device, struct nvml_utilis
     return sim_nvml_end(NVML_OK);
 }
 
-// The simulated driver keeps no memory for itself, so used and free add up to the total.
-static int read_memory(struct nvml_device *device, struct nvml_memory *memory) {
+// Used, free and what the driver keeps for itself add up to the total.
+static int read_memory(struct nvml_device *device, struct nvml_memory_v2 *memory) {
     struct sim_nvml_query query;
-    int code = sim_nvml_begin_gpu(&query, device);
+    int code = sim_nvml_begin_device(&query, device);
     if (code != NVML_OK) {
         return code;
     }
     uint64_t free_bytes;
     uint64_t total_bytes;
-    sim_memory_info(query.machine, query.index, &free_bytes, &total_bytes);
-    *memory = (struct nvml_memory){
-        .total = total_bytes,
+    sim_memory_info(query.machine, query.unit, &free_bytes, &total_bytes);
+    *memory = (struct nvml_memory_v2){
+        .total = total_bytes + query.gpu->reserved_bytes,
+        .reserved = query.gpu->reserved_bytes,
         .free = free_bytes,
         .used = total_bytes - free_bytes,
     };
     return sim_nvml_end(NVML_OK);
 }
 
+// The first version counts as used what the driver keeps.
 int nvmlDeviceGetMemoryInfo(struct nvml_device *device, struct nvml_memory *to) {
-    struct nvml_memory found;
+    struct nvml_memory_v2 found;
     int code = read_memory(device, &found);
     if (code == NVML_OK && to == NULL) {
         return NVML_INVALID_ARGUMENT;
     }
     if (code == NVML_OK) {
-        *to = found;
+        *to = (struct nvml_memory){
+            .total = found.total,
+            .free = found.free,
+            .used = found.used + found.reserved,
+        };
     }
     return code;
 }
 
 int nvmlDeviceGetMemoryInfo_v2(struct nvml_device *device, struct nvml_memory_v2 *to) {
-    struct nvml_memory found;
+    struct nvml_memory_v2 found;
     int code = read_memory(device, &found);
     if (code != NVML_OK) {
         return code;
@@ -112,16 +121,14 @@ int nvmlDeviceGetMemoryInfo_v2(struct nvml_device *device, struct nvml_memory_v2
     if (to->version != NVML_MEMORY_V2) {
         return NVML_VERSION_MISMATCH;
     }
-    to->total = found.total;
-    to->reserved = 0;
-    to->free = found.free;
-    to->used = found.used;
+    found.version = to->version;
+    *to = found;
     return NVML_OK;
 }
 
 // The window through which the host sees device memory: all of it, and nothing is mapped.
 int nvmlDeviceGetBAR1MemoryInfo(struct nvml_device *device, struct nvml_memory *to) {
-    struct nvml_memory found;
+    struct nvml_memory_v2 found;
     int code = read_memory(device, &found);
     if (code == NVML_OK && to == NULL) {
         return NVML_INVALID_ARGUMENT;

@@ -1,4 +1,5 @@
-// Launches: blocks one after the other, the threads of a block in turns.
+// Launches: blocks one after the other, or those of a cooperative grid in turns; the threads of a
+// block in turns.
 #include "exec.h"
 
 #include <fenv.h>
@@ -12,7 +13,7 @@ void sim_ptx_fault(struct sim_ptx_thread *t, int code, uint64_t address) {
         return;
     b->code = code;
     b->bad_address = address;
-    b->bad_thread = t->index;
+    memcpy(b->bad_tid, t->tid, sizeof(b->bad_tid));
     b->bad_line = b->module->code[t->pc - 1].line;
 }
 
@@ -135,20 +136,15 @@ static bool run_warp(struct sim_ptx_block *b, uint32_t first) {
     return sim_ptx_resume_warp(b, first, !can_run) || ran;
 }
 
-static void run_block(struct sim_ptx_block *b) {
-    while (b->live_count > 0) {
-        bool ran = false;
-        for (uint32_t first = 0; first < b->thread_count; first += SIM_PTX_WARP) {
-            ran |= run_warp(b, first);
-            if (b->code != SIM_PTX_OK)
-                return;
-        }
-        for (uint32_t k = 0; !ran && k < b->thread_count; k++)
-            if (b->threads[k].state != SIM_PTX_EXITED)
-                sim_ptx_fault(&b->threads[k], SIM_PTX_LAUNCH_FAILED, 0);
-        if (b->code != SIM_PTX_OK)
-            return;
-    }
+// Gives every thread of the block that can run a turn. Where none can, it never will.
+static void run_pass(struct sim_ptx_block *b) {
+    bool ran = false;
+    for (uint32_t first = 0; first < b->thread_count && b->code == SIM_PTX_OK;
+         first += SIM_PTX_WARP)
+        ran |= run_warp(b, first);
+    for (uint32_t k = 0; b->code == SIM_PTX_OK && !ran && k < b->thread_count; k++)
+        if (b->threads[k].state != SIM_PTX_EXITED)
+            sim_ptx_fault(&b->threads[k], SIM_PTX_LAUNCH_FAILED, 0);
 }
 
 static int start_block(struct sim_ptx_block *b) {
@@ -223,8 +219,15 @@ static void report(const struct sim_ptx_block *b, struct sim_ptx_outcome *outcom
     outcome->address = b->bad_address;
     outcome->line = b->bad_line;
     memcpy(outcome->block, b->id, sizeof(outcome->block));
-    if (b->threads)
-        memcpy(outcome->thread, b->threads[b->bad_thread].tid, sizeof(outcome->thread));
+    memcpy(outcome->thread, b->bad_tid, sizeof(outcome->thread));
+}
+
+// Where a launch failed, of whose blocks one did.
+static void note_error(struct sim_ptx_block *b, const struct sim_ptx_block *failed) {
+    memcpy(b->id, failed->id, sizeof(b->id));
+    memcpy(b->bad_tid, failed->bad_tid, sizeof(b->bad_tid));
+    b->bad_address = failed->bad_address;
+    b->bad_line = failed->bad_line;
 }
 
 int sim_ptx_check(const struct sim_ptx_function *f, const struct sim_ptx_launch *l) {
@@ -248,25 +251,77 @@ int sim_ptx_check(const struct sim_ptx_function *f, const struct sim_ptx_launch 
     return threads > f->info.threads_max ? SIM_PTX_OUT_OF_RESOURCES : SIM_PTX_OK;
 }
 
+static void number_block(struct sim_ptx_block *b, uint64_t number) {
+    const struct sim_ptx_launch *l = b->launch;
+    b->number = number;
+    b->id[0] = (uint32_t)(number % l->grid[0]);
+    b->id[1] = (uint32_t)(number / l->grid[0] % l->grid[1]);
+    b->id[2] = (uint32_t)(number / l->grid[0] / l->grid[1]);
+}
+
+// One block after the other, all in the same memory.
+static void run_in_order(struct sim_ptx_block *b, uint64_t count) {
+    b->code = prepare(b);
+    for (uint64_t k = 0; b->code == SIM_PTX_OK && k < count; k++) {
+        number_block(b, k);
+        b->code = start_block(b);
+        while (b->code == SIM_PTX_OK && b->live_count > 0)
+            run_pass(b);
+    }
+}
+
+// All blocks at once, so that they may wait for each other: each has memory of its own. *b becomes
+// the one that failed, or the last.
+static void run_together(struct sim_ptx_block *b, uint64_t count) {
+    struct sim_ptx_block *blocks =
+        count < SIM_PTX_TOGETHER_MAX ? calloc(count, sizeof(*blocks)) : NULL;
+    if (!blocks) {
+        b->code = SIM_PTX_OUT_OF_RESOURCES;
+        return;
+    }
+    uint64_t made = 0, live = 0;
+    for (; made < count && b->code == SIM_PTX_OK; made++) {
+        blocks[made] = *b;
+        number_block(&blocks[made], made);
+        b->code = prepare(&blocks[made]);
+        if (b->code == SIM_PTX_OK)
+            b->code = start_block(&blocks[made]);
+        b->bytes_left = blocks[made].bytes_left;
+        live++;
+    }
+    while (b->code == SIM_PTX_OK && live > 0) {
+        live = 0;
+        for (uint64_t k = 0; b->code == SIM_PTX_OK && k < count; k++) {
+            struct sim_ptx_block *each = &blocks[k];
+            if (each->live_count == 0)
+                continue;
+            each->instructions = b->instructions;  // of the launch
+            run_pass(each);
+            b->instructions = each->instructions;
+            b->code = each->code;
+            live += each->live_count > 0;
+            if (b->code != SIM_PTX_OK)
+                note_error(b, each);
+        }
+    }
+    for (uint64_t k = 0; k < made; k++)
+        release(&blocks[k]);
+    free(blocks);
+}
+
 int sim_ptx_launch(const struct sim_ptx_function *f, const struct sim_ptx_launch *l,
                    struct sim_ptx_outcome *outcome) {
     struct sim_ptx_block b = {
         .module = f->module, .kernel = f, .launch = l, .bytes_left = SIM_PTX_LAUNCH_BYTES_MAX};
     fenv_t host_floats;
     b.code = sim_ptx_check(f, l);
-    if (b.code == SIM_PTX_OK)
-        b.code = prepare(&b);
     fegetenv(&host_floats);
     fesetenv(FE_DFL_ENV);
-    uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
-    for (; b.code == SIM_PTX_OK && b.number < blocks; b.number++) {
-        b.id[0] = (uint32_t)(b.number % l->grid[0]);
-        b.id[1] = (uint32_t)(b.number / l->grid[0] % l->grid[1]);
-        b.id[2] = (uint32_t)(b.number / l->grid[0] / l->grid[1]);
-        b.code = start_block(&b);
-        if (b.code == SIM_PTX_OK)
-            run_block(&b);
-    }
+    uint64_t count = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
+    if (b.code == SIM_PTX_OK && l->together)
+        run_together(&b, count);
+    else if (b.code == SIM_PTX_OK)
+        run_in_order(&b, count);
     fesetenv(&host_floats);
     if (outcome)
         report(&b, outcome);

@@ -12,6 +12,7 @@
 #define SIM_PTX_BARRIERS 16u
 #define SIM_PTX_TURN_INSNS 4096u                 // a thread's turn
 #define SIM_PTX_LAUNCH_BYTES_MAX (512ull << 20)  // registers, local and shared memory of a launch
+#define SIM_PTX_TOGETHER_MAX (1u << 16)          // blocks of a launch that run together
 #define SIM_PTX_RANGES 8u                        // answers of `resolve` that a launch keeps
 
 enum sim_ptx_state {
@@ -57,10 +58,12 @@ struct sim_ptx_barrier {
 
 struct sim_ptx_range {
     uint64_t start, bytes;
+    uint64_t writable_bytes;  // all of them, or 0
     uint8_t *host;
 };
 
-// All of a running launch. One block runs at a time.
+// All of a running launch, whose blocks run one after the other; or one block of a launch whose
+// blocks run together.
 struct sim_ptx_block {
     const struct sim_ptx_module *module;
     const struct sim_ptx_function *kernel;
@@ -82,7 +85,7 @@ struct sim_ptx_block {
     uint64_t instructions;
     int code;  // the first error, or SIM_PTX_OK
     uint64_t bad_address;
-    uint32_t bad_thread, bad_line;
+    uint32_t bad_tid[3], bad_line;
 };
 
 static inline uint64_t sim_ptx_get(const struct sim_ptx_thread *t, uint32_t operand) {

@@ -7,33 +7,37 @@
 #include "values.h"
 
 // Resolves through the caller and keeps the answer.
-static uint8_t *resolve(struct sim_ptx_block *b, uint64_t address, uint32_t bytes) {
+static uint8_t *resolve(struct sim_ptx_block *b, uint64_t address, uint32_t bytes, bool is_write) {
     const struct sim_ptx_memory *memory = b->launch->memory;
     struct sim_ptx_range found;
     void *host;
+    bool writable;
     if (!memory || !memory->resolve ||
-        !memory->resolve(memory->user, address, &found.start, &found.bytes, &host))
+        !memory->resolve(memory->user, address, &found.start, &found.bytes, &host, &writable))
         return NULL;
     found.host = host;
+    found.writable_bytes = writable ? found.bytes : 0;
     // Both must be aligned alike, or an aligned access could be a misaligned one on the host.
     bool is_usable = ((found.start ^ (uintptr_t)host) & 15) == 0 && address >= found.start &&
                      address - found.start < found.bytes &&
                      bytes <= found.bytes - (address - found.start);
-    if (!is_usable)
+    if (!is_usable || (is_write && !writable))
         return NULL;
     b->ranges[b->range_next] = found;
     b->range_next = (b->range_next + 1) % SIM_PTX_RANGES;
     return found.host + (address - found.start);
 }
 
-static uint8_t *translate_global(struct sim_ptx_block *b, uint64_t address, uint32_t bytes) {
+static inline uint8_t *translate_global(struct sim_ptx_block *b, uint64_t address, uint32_t bytes,
+                                        bool is_write) {
     for (uint32_t k = 0; k < SIM_PTX_RANGES; k++) {
         const struct sim_ptx_range *r = &b->ranges[k];
         uint64_t at = address - r->start;
-        if (at < r->bytes && bytes <= r->bytes - at)
+        uint64_t room = is_write ? r->writable_bytes : r->bytes;
+        if (at < room && bytes <= room - at)
             return r->host + at;
     }
-    return resolve(b, address, bytes);
+    return resolve(b, address, bytes, is_write);
 }
 
 static uint8_t *within(uint8_t *memory, uint64_t size, uint64_t address, uint32_t bytes) {
@@ -55,7 +59,7 @@ static uint8_t *translate_generic(struct sim_ptx_thread *t, uint64_t address, ui
     uint64_t offset = address & (SIM_PTX_SHARED_WINDOW - 1);
     switch (address & ~(SIM_PTX_SHARED_WINDOW - 1)) {
     case 0:
-        return translate_global(b, address, bytes);
+        return translate_global(b, address, bytes, is_write);
     case SIM_PTX_SHARED_WINDOW:
         return within(b->shared, b->shared_bytes, offset, bytes);
     case SIM_PTX_LOCAL_WINDOW:
@@ -82,7 +86,7 @@ translate(struct sim_ptx_thread *t, const struct sim_ptx_insn *i, uint32_t bytes
     uint8_t *at;
     switch (i->space) {
     case SIM_PTX_AT_GLOBAL:
-        at = translate_global(b, address, bytes);
+        at = translate_global(b, address, bytes, is_write);
         break;
     case SIM_PTX_AT_SHARED:
         at = within(b->shared, b->shared_bytes, address, bytes);

@@ -109,8 +109,12 @@ static void parse_directives(struct sim_ptx_parser *p) {
             f->info.threads_max = parse_dimensions(p, block);
         } else if (sim_ptx_accept_dot(p, "reqntid")) {
             f->info.threads_max = parse_dimensions(p, f->info.block_required);
+        } else if (sim_ptx_accept_dot(p, "reqnctapercluster")) {
+            parse_dimensions(p, f->info.cluster_required);
+        } else if (sim_ptx_accept_dot(p, "explicitcluster")) {
+            f->info.cluster_explicit = true;
         } else if (sim_ptx_accept_dot(p, "minnctapersm") || sim_ptx_accept_dot(p, "maxnctapersm") ||
-                   sim_ptx_accept_dot(p, "maxnreg")) {
+                   sim_ptx_accept_dot(p, "maxnreg") || sim_ptx_accept_dot(p, "maxclusterrank")) {
             sim_ptx_expect_integer(p, UINT32_MAX);
         } else if (sim_ptx_accept_dot(p, "pragma")) {
             while (p->token.kind == SIM_PTX_STRING)

@@ -263,7 +263,8 @@ static void add_variable(struct sim_ptx_parser *p, const struct sim_ptx_declarat
     if (!symbol || !v)
         return;
     symbol->index = index;
-    uint64_t at = (p->space_bytes[space] + d->align - 1) & ~(uint64_t)(d->align - 1);
+    uint32_t align = d->align < SIM_PTX_VARIABLE_ALIGN ? SIM_PTX_VARIABLE_ALIGN : d->align;
+    uint64_t at = (p->space_bytes[space] + align - 1) & ~(uint64_t)(align - 1);
     v->space = space;
     v->bytes = d->bytes;
     v->address = at;  // until it is placed
@@ -271,8 +272,8 @@ static void add_variable(struct sim_ptx_parser *p, const struct sim_ptx_declarat
     if (!v->name)
         sim_ptx_fail_memory(p);
     p->space_bytes[space] = at + d->bytes;
-    if (p->space_align[space] < d->align)
-        p->space_align[space] = d->align;
+    if (p->space_align[space] < align)
+        p->space_align[space] = align;
     if (p->space_bytes[space] > SIM_PTX_VARIABLES_BYTES_MAX)
         sim_ptx_fail(p, d->line, "too large, with the variables before:", d->name, "");
     if (sim_ptx_accept(p, '='))

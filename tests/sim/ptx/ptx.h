@@ -31,6 +31,7 @@
 #define SIM_PTX_PARAM_BYTES_MAX 4096
 #define SIM_PTX_VARIABLES_BYTES_MAX (1u << 30)  // all module variables together
 #define SIM_PTX_CALL_DEPTH_MAX 256
+#define SIM_PTX_VARIABLE_ALIGN 512  // each module variable has device memory of its own
 
 #define SIM_PTX_SHARED_WINDOW (1ull << 56)
 #define SIM_PTX_LOCAL_WINDOW (2ull << 56)
@@ -53,7 +54,7 @@ enum sim_ptx_code {
         719,  // trap, or threads that wait at a barrier which can never complete
 };
 
-enum sim_ptx_space { SIM_PTX_GLOBAL, SIM_PTX_CONST, SIM_PTX_MANAGED };
+enum sim_ptx_space { SIM_PTX_GLOBAL, SIM_PTX_CONST, SIM_PTX_MANAGED, SIM_PTX_SPACES };
 
 // Device memory as a launch and a load need it. Every callback gets `user` first.
 struct sim_ptx_memory {
@@ -67,12 +68,13 @@ struct sim_ptx_memory {
     int (*write)(void *user, uint64_t address, const void *data, uint64_t bytes);
     void (*release)(void *user, uint64_t address);
 
-    // The mapped range that holds `address`: [*start, *start + *bytes) at *host. Returns false
-    // where nothing is mapped. Needed for a launch only. May be called from several launches at
-    // once. The launch caches a few answers, so a range must stay valid until the launch ends; an
-    // answer may be smaller than the allocation (one page of managed memory, say) to see first
-    // touches.
-    bool (*resolve)(void *user, uint64_t address, uint64_t *start, uint64_t *bytes, void **host);
+    // The mapped range that holds `address`: [*start, *start + *bytes) at *host, and whether the
+    // launch may write there. Returns false where it may not even read. Needed for a launch only.
+    // May be called from several launches at once. The launch caches a few answers, so a range must
+    // stay valid until the launch ends; an answer may be smaller than the allocation (one page of
+    // managed memory, say) to see first touches.
+    bool (*resolve)(void *user, uint64_t address, uint64_t *start, uint64_t *bytes, void **host,
+                    bool *writable);
 };
 
 struct sim_ptx_module;    // a loaded module
@@ -87,13 +89,15 @@ struct sim_ptx_function_info {
     uint32_t param_count;
     uint32_t params_bytes;  // size of the parameter buffer
     uint32_t static_shared_bytes;
-    uint32_t local_bytes;        // a thread's frame, without those of called functions
-    uint32_t registers;          // an estimate of what hardware would allocate a thread, 16..255
-    uint32_t threads_max;        // from .maxntid, else SIM_PTX_BLOCK_THREADS_MAX
-    uint32_t block_required[3];  // from .reqntid; zeros where absent
-    uint32_t ptx_version;        // major * 10 + minor
-    uint32_t target;             // sm_NN: NN
-    bool empty;                  // the first instruction ends the thread: a launch changes nothing
+    uint32_t local_bytes;          // a thread's frame, without those of called functions
+    uint32_t registers;            // an estimate of what hardware would allocate a thread, 16..255
+    uint32_t threads_max;          // from .maxntid, else SIM_PTX_BLOCK_THREADS_MAX
+    uint32_t block_required[3];    // from .reqntid; zeros where absent
+    uint32_t cluster_required[3];  // from .reqnctapercluster; zeros where absent
+    bool cluster_explicit;         // .explicitcluster: a launch must say how large its clusters are
+    uint32_t ptx_version;          // major * 10 + minor
+    uint32_t target;               // sm_NN: NN
+    bool empty;  // the first instruction ends the thread: a launch changes nothing
 };
 
 struct sim_ptx_variable {
@@ -117,6 +121,15 @@ void sim_ptx_unload(struct sim_ptx_module *module);
 // As sim_ptx_unload, but releases no device memory: for a context that died with all its memory.
 void sim_ptx_forget(struct sim_ptx_module *module);
 
+// Makes one text of several, in which what one of them declares may be defined in another; its
+// loader says what is wrong with it. `text` has a NUL at its end, not counted in `bytes`, and is to
+// be freed. SIM_PTX_INVALID_PTX where a text ends within a statement.
+struct sim_ptx_source {
+    const char *text;
+    size_t bytes;
+};
+int sim_ptx_merge(const struct sim_ptx_source *sources, uint32_t count, char **text, size_t *bytes);
+
 // Look-ups by name return NULL where there is none; those by index (0 .. count-1) at the end.
 // Variables are those of .global and .const space, in the order of the text.
 const struct sim_ptx_function *sim_ptx_function(const struct sim_ptx_module *, const char *name);
@@ -135,6 +148,7 @@ struct sim_ptx_launch {
     size_t params_bytes;
     const struct sim_ptx_memory *memory;
     uint32_t processors;         // for %nsmid and %smid; 0 counts as 1
+    bool together;               // all blocks run at once, in turns: they may wait for each other
     uint64_t instructions_max;   // 0: no bound
     const volatile int *cancel;  // NULL, or looked at every few thousand instructions
 };
@@ -150,9 +164,10 @@ struct sim_ptx_outcome {
 // parameters) or _OUT_OF_RESOURCES. Costs no more than a few comparisons.
 int sim_ptx_check(const struct sim_ptx_function *, const struct sim_ptx_launch *);
 
-// Runs the grid on the calling thread, block after block. Returns SIM_PTX_OK, what sim_ptx_check
-// returns, or one of the codes >= 700 above; `outcome` may be NULL. Memory effects up to an error
-// stay. Atomic instructions are atomic towards all threads and processes that map the memory.
+// Runs the grid on the calling thread, block after block unless they run together. Returns
+// SIM_PTX_OK, what sim_ptx_check returns, or one of the codes >= 700 above; `outcome` may be NULL.
+// Memory effects up to an error stay. Atomic instructions are atomic towards all threads and
+// processes that map the memory.
 int sim_ptx_launch(const struct sim_ptx_function *, const struct sim_ptx_launch *,
                    struct sim_ptx_outcome *outcome);
 

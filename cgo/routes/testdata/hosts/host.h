@@ -37,6 +37,13 @@ static inline int calls(const char *export) {
     return ask ? (int)ask(export) : -1;
 }
 
+// The same of NVML's functions.
+static inline int nvml_calls(const char *name) {
+    unsigned (*ask)(const char *) =
+        (unsigned (*)(const char *))dlsym(RTLD_DEFAULT, "cuTestNvmlCalls");
+    return ask ? (int)ask(name) : -1;
+}
+
 static inline void show(const char *name, const void *address) {
     printf("%s %s\n", name, owner(address));
 }

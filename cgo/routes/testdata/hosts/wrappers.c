@@ -64,3 +64,33 @@ __attribute__((visibility("default"))) void *cuTestBehind(const char *name) {
     int fn = weir_fn_named(name);
     return fn < FN_COUNT ? weir_real_find(fn) : weir_dl_real(0);
 }
+
+// The same for NVML. nvml.h is not included for the same reason.
+enum nvml {
+#define NVML_HOOK(name) NVML_##name,
+#define NVML_USE(name) NVML_##name,
+#include "nvml.def"
+    NVML_COUNT
+};
+
+void *weir_nvml_real(int fn);
+int weir_nvml_named(const char *name);
+
+static unsigned nvml_calls[NVML_COUNT];
+
+static int nvml_pass_on(int fn, uintptr_t a, uintptr_t b, uintptr_t c) {
+    __atomic_fetch_add(&nvml_calls[fn], 1, __ATOMIC_RELAXED);
+    return ((int (*)(uintptr_t, uintptr_t, uintptr_t))weir_nvml_real(fn))(a, b, c);
+}
+
+#define NVML_HOOK(name)                                                                            \
+    int weir_##name(uintptr_t a, uintptr_t b, uintptr_t c) {                                       \
+        return nvml_pass_on(NVML_##name, a, b, c);                                                 \
+    }
+#define NVML_USE(name)
+#include "nvml.def"
+
+__attribute__((visibility("default"))) unsigned cuTestNvmlCalls(const char *name) {
+    int fn = weir_nvml_named(name);
+    return fn < NVML_COUNT ? nvml_calls[fn] : 0;
+}

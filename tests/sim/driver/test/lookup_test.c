@@ -1,8 +1,10 @@
 // lookup_test.c: what cuGetProcAddress answers, against what was observed of real drivers and
-// runtimes. Arguments: the testdata directory. No machine is needed.
+// runtimes. Arguments: the testdata directory. First without a machine, where the driver is of the
+// version 12.2; then with one of 12.5, the newest that the tables know.
 #define _GNU_SOURCE
 #include "../cuda_abi.h"
 #include "test.h"
+#include "test_machine.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -44,41 +46,64 @@ static void *ask(const char *name, int version, int flags, int *status) {
     return function;
 }
 
-// Every answer of 555 that this driver can give, at the lowest version and one below.
+static bool next_row(FILE *table, struct row *row) {
+    return fscanf(table, "%127s %d %d %127s", row->name, &row->flags, &row->version, row->export) ==
+           4;
+}
+
+static int version(void) {
+    int version;
+    CHECK_EQ(cuDriverGetVersion(&version), CUDA_SUCCESS);
+    return version;
+}
+
+// Every answer of 555 at the lowest version and one below; no answer newer than this driver.
 static void table_of_555(void) {
     struct row row;
     FILE *table = open_table("libcuda-555-getprocaddress.tsv");
-    int status, rows = 0;
-    while (fscanf(table, "%127s %d %d %127s", row.name, &row.flags, &row.version, row.export) ==
-           4) {
+    int status, known = 0, newer = 0;
+    while (next_row(table, &row)) {
         void *wanted = exported(row.export);
-        if (!wanted)
-            continue;
-        CHECK(ask(row.name, row.version, row.flags, &status) == wanted);
+        CHECK(wanted);
+        bool there = row.version <= version();
+        CHECK((ask(row.name, row.version, row.flags, &status) == wanted) == there);
         CHECK(ask(row.name, row.version - 1, row.flags, &status) != wanted);
-        rows++;
+        *(there ? &known : &newer) += 1;
     }
     fclose(table);
-    CHECK_EQ(rows, 1483);
+    CHECK_EQ(known, version() == 12020 ? 1483 : 1600);
+    CHECK_EQ(newer, version() == 12020 ? 117 : 0);
+}
+
+// The lowest version that gives an export; 0: cuGetProcAddress never does.
+static int since(const char *export) {
+    struct row row;
+    FILE *table = open_table("libcuda-555-getprocaddress.tsv");
+    int version = 0;
+    while (!version && next_row(table, &row))
+        if (!strcmp(row.export, export))
+            version = row.version;
+    fclose(table);
+    return version;
 }
 
 // What a runtime asks for, in its order. A name of a newer driver gets an older export of the same
 // name, or none.
 static void replay(const char *file) {
     char line[512], name[128], export[128];
-    int version, flags, status, rows = 0;
+    int asked, flags, status, rows = 0;
     FILE *table = open_table(file);
     while (fgets(line, sizeof line, table)) {
-        CHECK_EQ(sscanf(line, "%127[^\t]\t%d\t%d\t%127s", name, &version, &flags, export), 4);
+        CHECK_EQ(sscanf(line, "%127[^\t]\t%d\t%d\t%127s", name, &asked, &flags, export), 4);
         if (!strcmp(name, "(empty string)"))
             name[0] = 0;
-        void *function = ask(name, version, flags, &status), *wanted = exported(export);
-        if (wanted)
-            CHECK(function == wanted);
-        else if (!exported(name))
-            CHECK_EQ(status, 1);
+        void *function = ask(name, asked, flags, &status);
+        if (since(export) && since(export) <= version())
+            CHECK(function == exported(export));
+        else if (since(name) && since(name) <= version())
+            CHECK(function && function != exported(export));
         else
-            CHECK(function);
+            CHECK_EQ(status, 1);
         rows++;
     }
     fclose(table);
@@ -111,24 +136,31 @@ static void rules(void) {
 }
 
 // Every export can be called before cuInit, and says so.
-static void unsupported_names_exist(void) {
+static void names_exist(void) {
     CUresult (*call)(void *, void *) =
         (CUresult(*)(void *, void *))(uintptr_t)exported("cuArrayCreate_v2");
     CHECK(call);
     CHECK_EQ(call(NULL, NULL), CUDA_ERROR_NOT_INITIALIZED);
 }
 
+static void driver_of_12_5(void) {
+    struct sim_config config = test_config();
+    config.cuda_version = 12050;
+    sim_machine_close(test_machine(&config));
+    CHECK_EQ(version(), 12050);
+}
+
 int main(int argc, char **argv) {
     data = argc > 1 ? argv[1] : "tests/sim/testdata";
     argc = 1;
+    setenv("WEIR_SIM", "/nonexistent", 1);
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     CHECK(library);
     static const struct test tests[] = {
-        TEST(rules),
-        TEST(table_of_555),
-        TEST(runtime_11_8),
-        TEST(runtime_12_4),
-        TEST(unsupported_names_exist),
+        TEST(rules),       TEST(table_of_555),   TEST(runtime_11_8), TEST(runtime_12_4),
+        TEST(names_exist), TEST(driver_of_12_5), TEST(table_of_555), TEST(runtime_12_4),
     };
-    return RUN(tests);
+    int rc = RUN(tests);
+    test_machine_remove();
+    return rc;
 }

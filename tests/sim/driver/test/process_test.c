@@ -3,19 +3,18 @@
 #define _GNU_SOURCE
 #include "../cuda_abi.h"
 #include "test.h"
+#include "test_child.h"
 #include "test_machine.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define OK(call) CHECK_EQ(call, CUDA_SUCCESS)
-#define CONTEXT_BYTES (2 * MIB)
+#define START_BYTES (2 * MIB + SIM_GRANULE)  // a context, and the code of its small module
 
 static struct sim_machine *machine;
 static unsigned seed;
@@ -41,82 +40,10 @@ static void spin_for(uint64_t ns) {
     OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 }
 
-// ---- Children ----
-
-struct child {
-    pid_t pid;
-    int from;  // its words to us
-    int to;    // closed: end
-};
-
-static int tell_fd, hear_fd;
-
-static void tell(uint64_t word) {
-    CHECK_EQ(write(tell_fd, &word, sizeof word), sizeof word);
-}
-
-// Returns when the parent has closed its end.
-static void wait_for_end(void) {
-    char byte;
-    while (read(hear_fd, &byte, 1) < 0 && errno == EINTR)
-        ;
-}
-
-static bool end_wanted(void) {
-    char byte;
-    return read(hear_fd, &byte, 1) == 0;
-}
-
-static struct child spawn(void (*run)(uint64_t), uint64_t argument) {
-    int up[2], down[2];
-    CHECK(!pipe2(up, O_CLOEXEC) && !pipe2(down, O_CLOEXEC));
-    struct child child = {.pid = fork(), .from = up[0], .to = down[1]};
-    CHECK(child.pid >= 0);
-    if (!child.pid) {
-        tell_fd = up[1];
-        hear_fd = down[0];
-        for (int fd = 3; fd < 200; fd++)  // the other children's ends are not ours to hold
-            if (fd != tell_fd && fd != hear_fd)
-                close(fd);
-        run(argument);
-        _exit(0);
-    }
-    close(up[1]);
-    close(down[0]);
-    return child;
-}
-
-static uint64_t hear(struct child child) {
-    uint64_t word = 0;
-    CHECK_EQ(read(child.from, &word, sizeof word), sizeof word);
-    return word;
-}
-
-static void finish(struct child child) {
-    int status;
-    close(child.to);
-    CHECK_EQ(waitpid(child.pid, &status, 0), child.pid);
-    CHECK(WIFEXITED(status));
-    CHECK_EQ(WEXITSTATUS(status), 0);
-    close(child.from);
-}
-
-static void kill_now(struct child child) {
-    int status;
-    kill(child.pid, SIGKILL);
-    CHECK_EQ(waitpid(child.pid, &status, 0), child.pid);
-    CHECK(WIFSIGNALED(status));
-    close(child.from);
-}
-
 static uint64_t used_bytes(void) {
     struct sim_gpu_state state;
     CHECK_EQ(sim_machine_gpu(machine, 0, &state), 0);
     return state.used_bytes;
-}
-
-static void sleep_us(unsigned us) {
-    nanosleep(&(struct timespec){.tv_nsec = us * 1000L}, NULL);
 }
 
 // ---- Memory ----
@@ -146,7 +73,7 @@ static void two_take_all(void) {
     hear(b);
     close(a.to);
     close(b.to);
-    CHECK_EQ(hear(a) + hear(b) + 2 * CONTEXT_BYTES, 64 * MIB);
+    CHECK_EQ(hear(a) + hear(b) + 2 * START_BYTES, 64 * MIB);
     CHECK_EQ(used_bytes(), 64 * MIB);
     kill_now(a);
     kill_now(b);
@@ -168,7 +95,7 @@ static void race_for_the_last(void) {
     enum { N = 12, FIT = 5 };
     struct child children[N];
     for (unsigned round = 0; round < 10; round++) {
-        uint64_t each = (64 * MIB - N * CONTEXT_BYTES) / FIT / SIM_GRANULE * SIM_GRANULE, got = 0;
+        uint64_t each = (64 * MIB - N * START_BYTES) / FIT / SIM_GRANULE * SIM_GRANULE, got = 0;
         for (unsigned i = 0; i < N; i++)
             children[i] = spawn(take_one, each);
         for (unsigned i = 0; i < N; i++)
@@ -178,7 +105,7 @@ static void race_for_the_last(void) {
         for (unsigned i = 0; i < N; i++)
             got += hear(children[i]);
         CHECK_EQ(got, FIT);
-        CHECK_EQ(used_bytes(), N * CONTEXT_BYTES + FIT * each);
+        CHECK_EQ(used_bytes(), N * START_BYTES + FIT * each);
         for (unsigned i = 0; i < N; i++)
             kill_now(children[i]);
         CHECK_EQ(used_bytes(), 0);
@@ -322,7 +249,7 @@ static void close_everything(uint64_t unused) {
 static void descriptors_closed(void) {
     struct child child = spawn(close_everything, 0);
     hear(child);
-    CHECK_EQ(used_bytes(), CONTEXT_BYTES + MIB);
+    CHECK_EQ(used_bytes(), START_BYTES + MIB);
     finish(child);
     CHECK_EQ(used_bytes(), 0);
 }

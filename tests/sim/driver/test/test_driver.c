@@ -46,9 +46,8 @@ uint64_t free_bytes(void) {
     return free_now;
 }
 
-void start_driver(void) {
-    struct sim_config config = test_config();
-    sim_machine_close(test_machine(&config));
+void start_driver_on(const struct sim_config *config) {
+    sim_machine_close(test_machine(config));
     OK(cuInit(0));
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&primary, 0));
@@ -58,6 +57,11 @@ void start_driver(void) {
     OK(cuModuleGetFunction(&add, module, "add"));
     OK(cuModuleGetFunction(&spin, module, "weir_spin_ns"));
     OK(cuModuleGetFunction(&store, module, "store"));
+}
+
+void start_driver(void) {
+    struct sim_config config = test_config();
+    start_driver_on(&config);
 }
 
 void stop_driver(void) {

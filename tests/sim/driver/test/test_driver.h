@@ -15,6 +15,7 @@ extern CUcontext primary;
 extern CUfunction add, spin, store;
 
 void start_driver(void);
+void start_driver_on(const struct sim_config *config);
 void stop_driver(void);
 
 void launch(CUfunction function, unsigned grid, unsigned block, CUstream stream, void **params);

@@ -19,6 +19,9 @@ int client_join(unsigned gpu, uint64_t bytes, uint64_t busy_ns) {
     if (code == 0) {
         code = sim_process_join(machine);
     }
+    if (code == 0 && gpu >= SIM_GPUS_MAX) {
+        code = sim_mig_attach(machine, 0, gpu);
+    }
     if (code == 0) {
         code = sim_context_open(machine, gpu, &context);
     }

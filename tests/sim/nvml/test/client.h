@@ -5,7 +5,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// Joins the machine that the environment names, opens a context on `gpu`, takes `bytes` (a
+// Joins the machine that the environment names, opens a context on `gpu`, a card or a MIG device by
+// its number in the machine, takes `bytes` (a
 // multiple of SIM_GRANULE) and submits one operation of `busy_ns` (0: none). Returns 0 or an errno.
 int client_join(unsigned gpu, uint64_t bytes, uint64_t busy_ns);
 

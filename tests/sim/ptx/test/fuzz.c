@@ -1,6 +1,6 @@
-// The fuzz target: any text is loaded, and what loads is launched, with bounded instructions and a
-// device of a few kilobytes. Must neither crash nor touch other memory, nor take long. Built with
-// libFuzzer by `make fuzz-ptx`, and with mutate.c into a quick deterministic test.
+// The fuzz target: any text is linked and loaded, and what loads is launched, with bounded
+// instructions and a device of a few kilobytes. Must neither crash nor touch other memory, nor take
+// long. Built with libFuzzer by `make fuzz-ptx`, and with mutate.c into a quick deterministic test.
 #include "tests/sim/ptx/ptx.h"
 
 #include <stdlib.h>
@@ -37,7 +37,9 @@ static void release(void *user, uint64_t address) {
     (void)user, (void)address;
 }
 
-static bool resolve(void *user, uint64_t address, uint64_t *start, uint64_t *bytes, void **host) {
+static bool resolve(void *user, uint64_t address, uint64_t *start, uint64_t *bytes, void **host,
+                    bool *writable) {
+    *writable = true;
     const struct arena *a = user;
     *start = (uintptr_t)a->at;
     *bytes = ARENA_BYTES;
@@ -59,9 +61,22 @@ static void run_kernels(const struct sim_ptx_module *m, const struct sim_ptx_mem
                                    .params = params,
                                    .params_bytes = sizeof(params),
                                    .memory = memory,
+                                   .together = k % 2,
                                    .instructions_max = 20000};
         sim_ptx_launch(f, &l, &outcome);
     }
+}
+
+// Links the text's halves, which is cut anywhere.
+static void merge_halves(const char *text, size_t bytes) {
+    struct sim_ptx_source halves[] = {{text, bytes / 2}, {text + bytes / 2, bytes - bytes / 2}};
+    char *merged;
+    size_t merged_bytes;
+    if (sim_ptx_merge(halves, 2, &merged, &merged_bytes) != SIM_PTX_OK)
+        return;
+    if (strlen(merged) != merged_bytes)
+        abort();
+    free(merged);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -79,6 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct sim_ptx_memory memory = {&arena, allocate, write_memory, release, resolve};
     struct sim_ptx_module *module;
     char log[SIM_PTX_LOG_BYTES];
+    merge_halves(text, bytes);
     int code = sim_ptx_load(&module, text, bytes, &memory, log);
     free(text);
     if (code == SIM_PTX_OK) {

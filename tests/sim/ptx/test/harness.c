@@ -32,7 +32,9 @@ static void release(void *user, uint64_t address) {
     CHECK(false, "released what was never allocated");
 }
 
-static bool resolve(void *user, uint64_t address, uint64_t *start, uint64_t *bytes, void **host) {
+static bool resolve(void *user, uint64_t address, uint64_t *start, uint64_t *bytes, void **host,
+                    bool *writable) {
+    *writable = true;
     const struct device *d = user;
     for (int k = 0; k < d->count; k++) {
         *start = (uintptr_t)d->allocations[k].at;

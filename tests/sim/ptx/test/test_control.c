@@ -296,7 +296,68 @@ static void test_specials(void) {
         (struct dims){3, 40, 0}, specials);
 }
 
+// A barrier of the whole grid, in global memory: each block's first thread counts itself and waits
+// for all; then each thread reads what the next block's has written before.
+#define GRID_BARRIER                                                                               \
+    ".version 6.4\n.target sm_70\n.address_size 64\n"                                              \
+    ".visible .entry meet(.param .u64 p, .param .u64 count) {\n"                                   \
+    ".reg .u64 %d<6>; .reg .u32 %r<12>; .reg .pred %p<3>;\n"                                       \
+    "ld.param.u64 %d1, [p]; ld.param.u64 %d2, [count];\n"                                          \
+    "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mov.u32 %r4, %nctaid.x;\n"  \
+    "mad.lo.u32 %r5, %r1, %r2, %r3; mul.wide.u32 %d3, %r5, 4; add.u64 %d3, %d1, %d3;\n"            \
+    "add.u32 %r6, %r5, 7; st.global.u32 [%d3], %r6;\n"                                             \
+    "bar.sync 0; setp.ne.u32 %p1, %r3, 0; @%p1 bra WAIT;\n"                                        \
+    "membar.gl; atom.global.add.u32 %r7, [%d2], 1;\n"                                              \
+    "SPIN: ld.volatile.global.u32 %r7, [%d2]; setp.lt.u32 %p1, %r7, %r4; @%p1 bra SPIN;\n"         \
+    "WAIT: bar.sync 0;\n"                                                                          \
+    "add.u32 %r8, %r1, 1; rem.u32 %r8, %r8, %r4; mad.lo.u32 %r8, %r8, %r2, %r3;\n"                 \
+    "mul.wide.u32 %d4, %r8, 4; add.u64 %d4, %d1, %d4; ld.global.u32 %r9, [%d4];\n"                 \
+    "mad.lo.u32 %r10, %r4, %r2, %r5; mul.wide.u32 %d5, %r10, 4; add.u64 %d5, %d1, %d5;\n"          \
+    "st.global.u32 [%d5], %r9; ret; }\n"
+
+static void test_together(void) {
+    enum { BLOCKS = 20, THREADS = 70 };
+    struct device dev;
+    device_init(&dev);
+    uint32_t *words = device_alloc(&dev, 2 * BLOCKS * THREADS * sizeof(*words));
+    uint32_t *count = device_alloc(&dev, sizeof(*count));
+    struct sim_ptx_module *m = load(&dev, GRID_BARRIER);
+    uint64_t params[] = {(uintptr_t)words, (uintptr_t)count};
+    struct sim_ptx_launch l = {.grid = {BLOCKS, 1, 1},
+                               .block = {THREADS, 1, 1},
+                               .params = params,
+                               .params_bytes = sizeof(params),
+                               .memory = &dev.memory,
+                               .instructions_max = 10u << 20,
+                               .together = true};
+    struct sim_ptx_outcome outcome;
+    const struct sim_ptx_function *f = sim_ptx_function(m, "meet");
+    *count = 0;
+    CHECK(sim_ptx_launch(f, &l, &outcome) == SIM_PTX_OK, "together");
+    CHECK(*count == BLOCKS, "%u blocks", *count);
+    for (uint32_t k = 0; k < BLOCKS * THREADS; k++)
+        CHECK(words[BLOCKS * THREADS + k] == (k + THREADS) % (BLOCKS * THREADS) + 7, "thread %u",
+              k);
+    // One after the other they never meet.
+    *count = 0;
+    l.together = false;
+    CHECK(sim_ptx_launch(f, &l, &outcome) == SIM_PTX_TIMEOUT, "in order");
+    CHECK(*count == 1, "%u blocks", *count);
+    // An error says which block and thread it was; more blocks than can be there are refused.
+    l.together = true;
+    params[0] += sizeof(*words) * (2 * BLOCKS * THREADS - 5);
+    *count = 0;
+    CHECK(sim_ptx_launch(f, &l, &outcome) == SIM_PTX_ILLEGAL_ADDRESS, "bad address");
+    CHECK(outcome.block[0] == 0 && outcome.thread[0] == 5, "block %u, thread %u", outcome.block[0],
+          outcome.thread[0]);
+    l.grid[0] = 1u << 20;
+    CHECK(sim_ptx_launch(f, &l, &outcome) == SIM_PTX_OUT_OF_RESOURCES, "too many");
+    sim_ptx_unload(m);
+    device_free(&dev);
+}
+
 int main(void) {
+    test_together();
     test_flow();
     test_calls();
     test_ends();

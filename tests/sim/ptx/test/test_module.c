@@ -213,6 +213,109 @@ static void test_no_memory(void) {
     device_free(&dev);
 }
 
+// Every variable has memory of its own, whatever its alignment.
+static void test_variables_apart(void) {
+    struct device dev;
+    device_init(&dev);
+    struct sim_ptx_module *m = load(&dev, HEAD ".global .b8 a[3]; .global .b8 b[600];\n"
+                                               ".global .align 2048 .b8 c;\n.global .u32 d;\n"
+                                               ".const .u32 e; .const .u32 f;\n" NOTHING);
+    uint64_t start = sim_ptx_variable(m, "a")->address;
+    uint64_t constants = sim_ptx_variable(m, "e")->address;
+    CHECK(sim_ptx_variable(m, "b")->address == start + 512, "b");
+    CHECK(sim_ptx_variable(m, "c")->address == start + 2048, "c");
+    CHECK(sim_ptx_variable(m, "d")->address == start + 2560, "d");
+    CHECK(sim_ptx_variable(m, "f")->address == constants + 512, "f");
+    sim_ptx_unload(m);
+    device_free(&dev);
+}
+
+static void test_clusters(void) {
+    struct device dev;
+    device_init(&dev);
+    struct sim_ptx_module *m =
+        load(&dev, HEAD ".entry a() .reqnctapercluster 4, 2 .maxntid 64 { ret; }\n"
+                        ".entry b() .explicitcluster .maxclusterrank 8 { ret; }\n" NOTHING);
+    const struct sim_ptx_function_info *a = sim_ptx_info(sim_ptx_function(m, "a"));
+    const struct sim_ptx_function_info *b = sim_ptx_info(sim_ptx_function(m, "b"));
+    CHECK(a->cluster_required[0] == 4 && a->cluster_required[1] == 2 &&
+              a->cluster_required[2] == 1 && !a->cluster_explicit && a->threads_max == 64,
+          "a");
+    CHECK(b->cluster_required[0] == 0 && b->cluster_explicit, "b");
+    sim_ptx_unload(m);
+    device_free(&dev);
+}
+
+// ---- Several texts as one ----
+
+static char *merge(const char *const *texts, uint32_t count) {
+    struct sim_ptx_source sources[4];
+    char *text = NULL;
+    size_t bytes = 0;
+    for (uint32_t k = 0; k < count; k++)
+        sources[k] = (struct sim_ptx_source){texts[k], strlen(texts[k])};
+    CHECK(sim_ptx_merge(sources, count, &text, &bytes) == SIM_PTX_OK, "merge");
+    CHECK(text && strlen(text) == bytes, "bytes");
+    return text;
+}
+
+// Declared in one and defined in another, both ways round; debug information is gone.
+static void test_merge(void) {
+    const char *const texts[] = {
+        ".version 6.0 .target sm_52, debug .address_size 64\n"
+        ".extern .func (.param .b32 r) twice(.param .b32 x);\n"
+        ".extern .global .u32 base;\n"
+        ".extern .shared .align 4 .b8 room[];\n"
+        ".visible .entry k(.param .u64 p) { .reg .u64 %rd; .reg .u32 %r, %s; .reg .pred %q;\n"
+        " .loc 1 2 3\n"
+        " ld.param.u64 %rd, [p]; ld.global.u32 %r, [base]; setp.ne.u32 %q, %r, 0;\n"
+        " { .param .b32 a; .param .b32 b; st.param.b32 [a], %r; call (b), twice, (a);\n"
+        "   ld.param.b32 %s, [b]; }\n"
+        " @%q st.global.u32 [%rd], %s; ret; }\n"
+        ".section .debug_x { .b8 1 }\n",
+        HEAD ".file 1 \"x;{.cu\"\n"
+             ".weak .global .u32 base = 21; .extern .shared .align 4 .b8 room[];\n"
+             "/* } */ .visible .func (.param .b32 r) twice(.param .b32 x) { .reg .u32 %r;\n"
+             " ld.param.b32 %r, [x]; add.u32 %r, %r, %r; st.param.b32 [r], %r; ret; }\n",
+        HEAD ".weak .global .u32 base = 5; .global .u32 other[2] = {1, 2};\n"};
+    for (unsigned order = 0; order < 2; order++) {
+        const char *const turned[] = {texts[1], texts[0], texts[2]};
+        struct device dev;
+        device_init(&dev);
+        char *text = merge(order ? turned : texts, 3);
+        struct sim_ptx_module *m = load(&dev, text);
+        uint32_t *result = device_alloc(&dev, sizeof(*result));
+        uint64_t p = (uintptr_t)result;
+        const struct sim_ptx_function_info *info = sim_ptx_info(sim_ptx_function(m, "k"));
+        CHECK(info->ptx_version == 64 && info->target == 70, "the newest of each");
+        CHECK(launch(&dev, m, "k", (struct dims){1, 1, 0}, NULL, 1, &p) == 0, "launch");
+        CHECK(*result == 42, "%u", *result);
+        CHECK(sim_ptx_variable(m, "other")->bytes == 8, "other");
+        sim_ptx_unload(m);
+        free(text);
+        device_free(&dev);
+    }
+}
+
+static void test_merge_errors(void) {
+    static const char *const bad[] = {".global .u32 g", ".func f() {", ".entry k(.param .u32 a"};
+    char *text = NULL;
+    size_t bytes;
+    for (size_t k = 0; k < sizeof(bad) / sizeof(bad[0]); k++) {
+        struct sim_ptx_source source = {bad[k], strlen(bad[k])};
+        CHECK(sim_ptx_merge(&source, 1, &text, &bytes) == SIM_PTX_INVALID_PTX, "%s", bad[k]);
+    }
+    // What two texts define is the loader's to refuse.
+    static const char twice[] = HEAD ".visible .func f() { ret; }\n";
+    const char *const texts[] = {twice, twice};
+    text = merge(texts, 2);
+    expect_error(text, strlen(text), SIM_PTX_INVALID_PTX, "defined twice");
+    free(text);
+    text = merge(texts, 0);
+    expect_error(text, strlen(text), SIM_PTX_INVALID_PTX, "");
+    free(text);
+}
+
 // What compilers put around the code: debug information, pragmas, linkage, comments.
 static void test_noise(void) {
     struct device dev;
@@ -236,5 +339,9 @@ int main(void) {
     test_errors();
     test_no_memory();
     test_noise();
+    test_variables_apart();
+    test_clusters();
+    test_merge();
+    test_merge_errors();
     return finish("ptx: modules");
 }

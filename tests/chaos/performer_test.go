@@ -1,0 +1,178 @@
+package chaos
+
+// A performer: one process of clients/acrobat.c, and what the test knows that it has.
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// thing is what a performer has in one of its slots.
+type thing struct {
+	kind  string
+	slot  int
+	bytes int64
+	fd    int    // of a handle: its descriptor, 0: none
+	ipc   string // of plain memory: its handle for others, "": none
+	uses  int    // of a pool or handle: what else needs it
+	of    *thing // the pool or handle that this one uses
+}
+
+// request is a command, the most that it may add to the charge, and what becomes of it.
+type request struct {
+	text  string
+	most  int64
+	done  func(words []string) // when it was granted
+	also  *performer           // who must stand still meanwhile
+	child bool                 // a child does it
+	pool  bool                 // it may be over the cap for the length of the call
+}
+
+type performer struct {
+	stage   int
+	conn    net.Conn
+	lines   *bufio.Reader
+	pid     int
+	pidfd   int
+	begun   bool // has a context
+	used    bool // has used the driver
+	stopped bool
+	pending *request // its answer has not come yet
+	things  []*thing
+	opened  map[string]bool // IPC handles
+	extra   int             // contexts beside the first
+	library int64           // bytes of code that each context of it has
+	holders []int           // children that hold what they inherited
+}
+
+const patience = 60 * time.Second
+
+func (s *sequence) newPerformer(stage int) *performer {
+	s.t.Helper()
+	conn, err := net.Dial("unix", s.stages[stage].socket)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p := &performer{stage: stage, conn: conn, lines: bufio.NewReader(conn), opened: map[string]bool{}}
+	s.tell(p, &request{text: "pid"})
+	words := s.answer(p)
+	p.pending = nil
+	if len(words) == 2 {
+		p.pid, _ = strconv.Atoi(words[1])
+	}
+	if p.pid <= 1 {
+		s.t.Fatalf("a performer says it is %v", words)
+	}
+	if p.pidfd, err = unix.PidfdOpen(p.pid, 0); err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+func (s *sequence) tell(p *performer, r *request) {
+	s.t.Helper()
+	s.note("%s%d: %s", s.stages[p.stage].name, p.pid, r.text)
+	if r.pool {
+		s.watch.allow(r.most)
+	}
+	if _, err := fmt.Fprintln(p.conn, r.text); err != nil {
+		s.fatal("telling performer %d: %v", p.pid, err)
+	}
+	p.pending = r
+}
+
+// settled ends what a performer was told to do.
+func (s *sequence) settled(p *performer) {
+	if p.pending != nil && p.pending.pool {
+		s.watch.allow(-p.pending.most)
+	}
+	p.pending = nil
+}
+
+func (s *sequence) answer(p *performer) []string {
+	s.t.Helper()
+	_ = p.conn.SetReadDeadline(time.Now().Add(patience))
+	line, err := p.lines.ReadString('\n')
+	if err != nil {
+		s.fatal("performer %d, asked to %q, says nothing: %v", p.pid, p.pending.text, err)
+	}
+	s.note("%s%d= %s", s.stages[p.stage].name, p.pid, strings.TrimSpace(line))
+	return strings.Fields(line)
+}
+
+func (s *sequence) signal(p *performer, signal syscall.Signal) {
+	s.t.Helper()
+	s.note("%s%d! %s", s.stages[p.stage].name, p.pid, signal)
+	if err := unix.PidfdSendSignal(p.pidfd, signal, nil, 0); err != nil {
+		s.fatal("signal %s to performer %d: %v", signal, p.pid, err)
+	}
+}
+
+// gone waits for a performer's end and forgets it.
+func (s *sequence) gone(p *performer) {
+	s.t.Helper()
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+		if err == unix.EINTR {
+			continue
+		}
+		if n != 1 {
+			s.fatal("performer %d does not end: %v", p.pid, err)
+		}
+		break
+	}
+	s.settled(p)
+	_ = unix.Close(p.pidfd)
+	_ = p.conn.Close()
+	for i, other := range s.cast {
+		if other == p {
+			s.cast = append(s.cast[:i], s.cast[i+1:]...)
+			break
+		}
+	}
+	s.holders = append(s.holders, p.holders...)
+}
+
+func (p *performer) some(random *rand.Rand, wanted func(*thing) bool) *thing {
+	var found []*thing
+	for _, o := range p.things {
+		if wanted(o) {
+			found = append(found, o)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return found[random.IntN(len(found))]
+}
+
+// keeps returns what remembers a new thing, whose slot is the answer.
+func (p *performer) keeps(o thing) func([]string) {
+	return func(words []string) {
+		o.slot, _ = strconv.Atoi(words[1])
+		if o.of != nil {
+			o.of.uses++
+		}
+		p.things = append(p.things, &o)
+	}
+}
+
+func (p *performer) drops(o *thing) {
+	for i, other := range p.things {
+		if other == o {
+			p.things = append(p.things[:i], p.things[i+1:]...)
+			break
+		}
+	}
+	if o.of != nil {
+		o.of.uses--
+	}
+}

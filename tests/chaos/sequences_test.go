@@ -1,0 +1,212 @@
+package chaos
+
+// Random sequences of calls over all kinds of device memory, by up to eight processes of one or two
+// containers that fork, are stopped and are killed. What must hold after every round: the agent's
+// charge is what the simulated card's own books say, and within the cap; nothing that fits was
+// refused; and when all have ended, both are nothing.
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/agent/control"
+	"weir/tests/e2e/node"
+	"weir/tests/sim"
+)
+
+const (
+	contextBytes = mib / 4
+	poolChunk    = mib
+	pageBytes    = mib / 16 // granularity of created memory
+	unitBytes    = 512      // of plain memory, arrays, code
+)
+
+// container is one container of the test.
+type container struct {
+	name   string
+	socket string
+	cap    int64
+}
+
+// theatre is the node that all sequences use, one after the other.
+type theatre struct {
+	*node.Node
+	t       *testing.T
+	control *control.Client
+	machine *sim.Running
+	stages  []*container
+	modules []string // files of code
+}
+
+func openTheatre(t *testing.T) *theatre {
+	t.Helper()
+	machine := node.Machine("512MiB", "256KiB") + "pool_chunk = \"1MiB\"\nuvm_page = \"64KiB\"\n"
+	n := node.Start(t, node.Options{Machine: machine, CountContext: true})
+	running, err := sim.Open(n.SimDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(running.Close)
+	th := &theatre{
+		Node: n, t: t, machine: running,
+		control: control.NewClient(filepath.Join(n.RunDir, "control.sock")),
+	}
+	for i, bytes := range []int{16, 300_000, 2 << 20} {
+		path := filepath.Join(n.Dir, fmt.Sprintf("code%d.ptx", i))
+		text := fmt.Sprintf(".version 7.0\n.target sm_70\n.address_size 64\n"+
+			".visible .global .align 16 .b8 big[%d];\n.visible .entry empty() { ret; }\n", bytes)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		th.modules = append(th.modules, path)
+	}
+	for _, name := range []string{"left", "right"} {
+		s := &container{name: name, socket: filepath.Join(n.Dir, name)}
+		p := n.Run(node.RunOptions{Name: name, Memory: "64MiB", Env: []string{"CUDA_MODULE_LOADING=EAGER"}},
+			node.Build(t, "e2e/acrobat"), s.socket)
+		if line := p.Line(); line != "ready" {
+			t.Fatalf("the acrobat says %q", line)
+		}
+		th.stages = append(th.stages, s)
+	}
+	// The first context of all is charged when it has been made and measured; let that be over.
+	first := n.Acrobat(node.RunOptions{Name: "first", Memory: "1MiB"})
+	first.OK("init")
+	first.Kill()
+	return th
+}
+
+// setCap gives a container another cap for the next sequence.
+func (th *theatre) setCap(s *container, bytes int64) {
+	th.t.Helper()
+	change := control.CapsChange{Set: control.Caps{MemoryBytes: &bytes}}
+	if _, err := th.control.ChangeCaps(context.Background(), s.name, change); err != nil {
+		th.t.Fatal(err)
+	}
+	s.cap = bytes
+}
+
+// charges of the containers by the agent: what is used, and with credit.
+func (th *theatre) charges() (used, charged []int64) {
+	th.t.Helper()
+	all, err := th.control.Containers(context.Background())
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	used, charged = make([]int64, len(th.stages)), make([]int64, len(th.stages))
+	for i, s := range th.stages {
+		for _, c := range all {
+			if c.Name == s.name {
+				for _, gpu := range c.GPUs {
+					used[i] += gpu.UsedBytes
+					charged[i] += gpu.ChargedBytes
+				}
+			}
+		}
+	}
+	return used, charged
+}
+
+// onCard is what the card's own books say of all, and of each process: managed memory counts where it
+// was allocated, wherever it lies.
+func (th *theatre) onCard() (all int64, each map[int]int64) {
+	th.t.Helper()
+	books, err := th.machine.Books()
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	gpu := books.GPUs[0]
+	all, each = gpu.UsedBytes-gpu.ResidentBytes, map[int]int64{}
+	for _, p := range gpu.Processes {
+		if p.Alive {
+			all += p.Managed.AllocatedBytes
+			each[p.PID] = p.AllocatedBytes + p.ContextBytes + p.Managed.AllocatedBytes
+		}
+	}
+	return all, each
+}
+
+// cardWatch looks at the card all the time. A pool may be over the cap by one request for the length of
+// one call, so each such request in flight is allowed for; what is seen while that changes is not
+// judged.
+type cardWatch struct {
+	machine *sim.Running
+	caps    int64
+	allowed atomic.Int64 // for requests in flight
+	changes atomic.Int64
+	over    string // what was seen, when it has stopped
+	stop    chan struct{}
+	done    sync.WaitGroup
+}
+
+func (th *theatre) startWatch() *cardWatch {
+	w := &cardWatch{machine: th.machine, stop: make(chan struct{})}
+	for _, s := range th.stages {
+		w.caps += s.cap
+	}
+	w.done.Go(w.look)
+	return w
+}
+
+func (w *cardWatch) look() {
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		changes, allowed := w.changes.Load(), w.allowed.Load()
+		books, err := w.machine.Books()
+		if err != nil || changes != w.changes.Load() {
+			continue
+		}
+		if used := books.GPUs[0].UsedBytes - books.GPUs[0].ResidentBytes; used > w.caps+allowed {
+			w.over = fmt.Sprintf("%d bytes were on the card, under caps of %d in all, with pools' requests of %d",
+				used, w.caps, allowed)
+		}
+	}
+}
+
+// allow makes room for a request, or with a negative number takes that back.
+func (w *cardWatch) allow(bytes int64) {
+	w.allowed.Add(bytes)
+	w.changes.Add(1)
+}
+
+// end stops it and returns what it has seen.
+func (w *cardWatch) end() string {
+	close(w.stop)
+	w.done.Wait()
+	return w.over
+}
+
+// Sequences until a minute is over, or 10,000 of them with LONG=1; WEIR_TEST_SCALE multiplies both.
+// Each has a seed of its own, the first WEIR_TEST_SEED, the next one more.
+func TestRandomSequences(t *testing.T) {
+	th := openTheatre(t)
+	first := seed(t)
+	count, limit := 1<<30, time.Duration(scaled(t, 60_000))*time.Millisecond
+	if os.Getenv("LONG") != "" {
+		count, limit = scaled(t, 10_000), 10*time.Hour
+	}
+	start, sequences, totals := time.Now(), 0, map[string]int{}
+	for ; sequences < count && time.Since(start) < limit; sequences++ {
+		s := &sequence{theatre: th, seed: first + uint64(sequences), totals: totals}
+		s.random = rand.New(rand.NewPCG(s.seed, 3))
+		s.play()
+	}
+	t.Logf("%d sequences in %s: %v", sequences, time.Since(start).Round(time.Second), totals)
+	for _, what := range []string{"refused", "killed", "killed amid a call", "stopped", "stopped amid a call"} {
+		if limit >= time.Minute && totals[what] == 0 {
+			t.Errorf("nobody was %s", what)
+		}
+	}
+	th.AgentAlive()
+}
