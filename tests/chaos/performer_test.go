@@ -34,6 +34,9 @@ type request struct {
 	also  *performer           // who must stand still meanwhile
 	child bool                 // a child does it
 	pool  bool                 // it may be over the cap for the length of the call
+	// The most that its container can have used at any moment since it was told: one that was stopped
+	// amid its call may have been answered long before it says so.
+	atMost int64
 }
 
 type performer struct {

@@ -132,6 +132,11 @@ func (s *sequence) round() {
 		}
 	}
 	busy := s.chooseActors(atMost)
+	for _, p := range s.cast {
+		if p.pending != nil {
+			p.pending.atMost = max(p.pending.atMost, atMost[p.stage])
+		}
+	}
 	for _, p := range busy {
 		s.totals["acts"]++
 		if p.pending == nil {
@@ -150,7 +155,7 @@ func (s *sequence) round() {
 	}
 	for _, p := range slices.Clone(s.cast) {
 		if p.pending != nil && !p.stopped {
-			s.finish(p, atMost)
+			s.finish(p)
 		}
 	}
 	s.compare()
@@ -179,7 +184,7 @@ func (s *sequence) chooseActors(atMost []int64) []*performer {
 
 // finish takes the answer of a performer. What fits at its most, together with all that was asked for
 // meanwhile, must not have been refused.
-func (s *sequence) finish(p *performer, atMost []int64) {
+func (s *sequence) finish(p *performer) {
 	s.t.Helper()
 	r := p.pending
 	words := s.answer(p)
@@ -191,9 +196,9 @@ func (s *sequence) finish(p *performer, atMost []int64) {
 		}
 	case slices.Equal(words, []string{"error", strconv.Itoa(outOfMemory)}):
 		s.totals["refused"]++
-		if limit := s.stages[p.stage].cap; atMost[p.stage] <= limit {
+		if limit := s.stages[p.stage].cap; r.atMost <= limit {
 			s.fatal("performer %d is refused %q, and with all that was asked for %d of %d bytes would be used",
-				p.pid, r.text, atMost[p.stage], limit)
+				p.pid, r.text, r.atMost, limit)
 		}
 	case r.child && p.used && slices.Equal(words, []string{"error", "3"}):
 		// A child of a process that has used the driver must not: CUDA_ERROR_NOT_INITIALIZED.
