@@ -8,6 +8,7 @@
 #include "../../../cgo/abi/weir_abi.h"
 #include "random.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -63,8 +64,13 @@ static int greet(int fd) {
         char bytes[WEIR_MSG_BYTES_MAX];
     } answer = {0};
     struct weir_hello hello = good_hello();
-    if (send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) ||
-        recv(fd, &answer, sizeof(answer), 0) < (ssize_t)sizeof(answer.header))
+    // An agent that refuses at once may have hung up before it is greeted; what it said lies behind
+    // the error, which is told once.
+    ssize_t sent = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
+    ssize_t got = recv(fd, &answer, sizeof(answer), 0);
+    if (got < 0 && errno == ECONNRESET)
+        got = recv(fd, &answer, sizeof(answer), 0);
+    if ((sent != sizeof(hello) && sent >= 0) || got < (ssize_t)sizeof(answer.header))
         return -1;
     if (answer.header.type == WEIR_MSG_WELCOME)
         return 0;
