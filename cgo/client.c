@@ -205,8 +205,10 @@ int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie, uint64_
     weir_pieces_forget(state);
     weir_credit_declare(state, &hello);
     weir_unlock(&state->lock);
+    // An agent that refuses this process at once has hung up already; its reason is still to be
+    // read.
     int rc = weir_client_send(fd, cookie, &hello);
-    if (rc)
+    if (rc && rc != -EPIPE && rc != -ECONNRESET)
         return rc;
     return await_welcome(fd, cookie, wait_ms, incoming);
 }

@@ -311,17 +311,7 @@ func TestHoldIsBounded(t *testing.T) {
 func TestLateAnswersAreBounded(t *testing.T) {
 	b := start(t)
 	grant := b.run(100 * mib)
-	conn, err := sessiontest.Dial(grant.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.Send(sessiontest.Hello("deaf")); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.SetNonblock(conn.FD, true); err != nil {
-		t.Fatal(err)
-	}
+	conn := unread(t, grant)
 	c := b.Node.containers[grant.ID]
 	seq := uint32(0)
 	for limit := int64(100 * mib); limit <= 400*mib; limit += 100 * mib {

@@ -500,21 +500,28 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestUnreadAnswers: a tenant that asks and never reads holds up itself only.
-func TestUnreadAnswers(t *testing.T) {
-	b := start(t)
-	grant := b.run(100 * mib)
+// unread connects a tenant that greets and need not read; what it sends does not wait.
+func unread(t *testing.T, grant control.RunGrant) *sessiontest.Conn {
+	t.Helper()
 	conn, err := sessiontest.Dial(grant.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { conn.Close() })
 	if err := conn.Send(sessiontest.Hello("deaf")); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.SetNonblock(conn.FD, true); err != nil {
 		t.Fatal(err)
 	}
+	return conn
+}
+
+// TestUnreadAnswers: a tenant that asks and never reads holds up itself only.
+func TestUnreadAnswers(t *testing.T) {
+	b := start(t)
+	grant := b.run(100 * mib)
+	conn := unread(t, grant)
 	sent := uint32(0)
 	b.eventually("nothing more can be sent", func() bool {
 		for {

@@ -4,6 +4,8 @@ package hosttest
 
 import (
 	"fmt"
+	"net"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -175,6 +177,37 @@ func TestSessionEndsForGood(t *testing.T) {
 	a.end(abi.CloseShutdown)
 	h.ok("alloc %d", 3*mib)
 	a.balance(h, a.session(h, 3))
+}
+
+// TestRefusedBeforeItGreets: an agent that knows at once that it does not serve this process says so
+// and hangs up, be it before or after HELLO has come. The reason is heard, so nobody waits.
+func TestRefusedBeforeItGreets(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.AcceptUnix()
+			if err != nil {
+				return
+			}
+			refusal := closing(abi.CloseIdentity, 0)
+			conn.Write(unsafe.Slice((*byte)(unsafe.Pointer(&refusal)), unsafe.Sizeof(refusal)))
+			conn.Close()
+		}
+	}()
+	for range 10 {
+		h := startHost(t, plain, path)
+		started := time.Now()
+		h.want("err 2", "alloc %d", mib)
+		if waited := time.Since(started); waited > agentWaitMS*time.Millisecond/2 {
+			t.Fatalf("waited %v for an agent that has said no", waited)
+		}
+	}
 }
 
 func TestLateGrant(t *testing.T) {

@@ -46,16 +46,22 @@ func undeclared(t *testing.T, n *node.Node, container string, pid int, words str
 	return found
 }
 
+// blameless starts a program that keeps to its cap, and one of no container, with as much memory.
+func blameless(n *node.Node) (honest, bare *node.Puppet) {
+	honest = n.Puppet(node.RunOptions{Name: "honest", Memory: "64MiB"})
+	bare = n.BarePuppet()
+	for _, p := range []*node.Puppet{honest, bare} {
+		p.OK("init")
+		p.OK("alloc %d", 48*mib)
+	}
+	return honest, bare
+}
+
 // A program whose memory no charge stands for is reported, and goes on. Those of no container are left
 // alone, and so is what keeps to its caps.
 func TestUndeclaredIsReported(t *testing.T) {
 	n := counting(t, "256MiB", "")
-	honest := n.Puppet(node.RunOptions{Name: "honest", Memory: "64MiB"})
-	honest.OK("init")
-	honest.OK("alloc %d", 48*mib)
-	bare := n.BarePuppet()
-	bare.OK("init")
-	bare.OK("alloc %d", 48*mib)
+	blameless(n)
 	p := escape(t, n, "blank", 32*mib)
 	e := undeclared(t, n, "blank", p.PID(), "without the library")
 	if e.Used == nil || *e.Used != 32*mib+contextBytes {
@@ -77,12 +83,7 @@ func TestUndeclaredIsReported(t *testing.T) {
 // Under undeclared = "end" it is ended, and nothing else is.
 func TestUndeclaredIsEnded(t *testing.T) {
 	n := counting(t, "256MiB", endsUndeclared)
-	honest := n.Puppet(node.RunOptions{Name: "honest", Memory: "64MiB"})
-	honest.OK("init")
-	honest.OK("alloc %d", 48*mib)
-	bare := n.BarePuppet()
-	bare.OK("init")
-	bare.OK("alloc %d", 48*mib)
+	honest, bare := blameless(n)
 	p := escape(t, n, "blank", 32*mib)
 	undeclared(t, n, "blank", p.PID(), "was ended")
 	for end := time.Now().Add(undeclaredTimeout); syscall.Kill(p.PID(), 0) == nil; time.Sleep(10 * time.Millisecond) {

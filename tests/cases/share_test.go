@@ -95,7 +95,7 @@ func TestM1CreatedMemory(t *testing.T) {
 
 // M2: a thread without a context creates memory, on the device that it names.
 func TestM2WithoutContext(t *testing.T) {
-	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "512B") + card("256MiB")})
+	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "512B") + node.Card("256MiB", "512B")})
 	p := n.Puppet(node.RunOptions{Name: "thread", Memory: "64MiB"})
 	p.OK("init")
 	unit := p.Number("granularity")
@@ -107,32 +107,6 @@ func TestM2WithoutContext(t *testing.T) {
 			2*unit)
 	}
 	refused(t, p, "thread-create %d 1", int64(64*mib)/unit*unit)
-}
-
-// card is one more GPU for a machine file.
-func card(memory string) string {
-	return fmt.Sprintf(`
-[[gpu]]
-name = "second card"
-compute_capability = "8.0"
-multiprocessors = 56
-clock = "1440MHz"
-memory_clock = "1215MHz"
-memory_bus = 3072
-memory = %q
-context_memory = "512B"
-host_to_device = "12GB/s"
-device_to_host = "12GB/s"
-memory_bandwidth = "933GB/s"
-copy_latency = "1us"
-slice = "1024us"
-switch_cost = "100us"
-launch_latency = "2us"
-kernel_min = "1us"
-kernel_thread = "1ps"
-context_create = "0ns"
-queue_depth = 1024
-`, memory)
 }
 
 // M3: memory that is created on the host has no cap.

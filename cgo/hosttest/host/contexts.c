@@ -344,12 +344,6 @@ struct worker {
     int wrong;
 };
 
-static double now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 static uint64_t draw(struct worker *worker, uint64_t below) {
     return test_random(&worker->seed) % below;
 }
@@ -530,17 +524,6 @@ static int test_contexts(int threads, int ms, int rounds, uint64_t seed, int fai
     }
     wrong += compare("in the end");
     return wrong + (int)test_driver.violations;
-}
-
-static uint64_t number(const char *text) {
-    return text ? strtoull(text, NULL, 0) : 0;
-}
-
-static void say(CUresult result, uint64_t value) {
-    if (result == CUDA_SUCCESS)
-        printf("ok %" PRIu64 "\n", value);
-    else
-        printf("err %d\n", result);
 }
 
 int test_contexts_command(char **words) {

@@ -2,8 +2,14 @@
 #ifndef WEIR_HOSTTEST_HOST_H
 #define WEIR_HOSTTEST_HOST_H
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "../../cuda.h"
 
 // Threads allocate and free at random for `ms`, on both GPUs; all of it is freed in the end if
 // `release`. 0, or the number of what was found wrong.
@@ -41,6 +47,25 @@ int test_sharing(char **words);
 
 // Runs a command about contexts and code that take memory (contexts.c). Whether it is one.
 int test_contexts_command(char **words);
+
+// A word of a command as a number; 0 where there is none.
+static inline uint64_t number(const char *text) {
+    return text ? strtoull(text, NULL, 0) : 0;
+}
+
+// Answers a command.
+static inline void say(CUresult result, uint64_t value) {
+    if (result == CUDA_SUCCESS)
+        printf("ok %" PRIu64 "\n", value);
+    else
+        printf("err %d\n", result);
+}
+
+static inline double now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
 
 static inline uint64_t test_random(uint64_t *seed) {
     *seed ^= *seed << 13;

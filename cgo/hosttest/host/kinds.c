@@ -17,10 +17,6 @@ typedef CUresult add_child_fn(CUgraphNode *node, CUgraph graph, const CUgraphNod
 
 #define DRIVER(type, export) ((type *)weir_real_table[WEIR_FN_##export])
 
-static uint64_t number(const char *text) {
-    return text ? strtoull(text, NULL, 0) : 0;
-}
-
 static int do_array(char **words, uint64_t *value) {
     CUarray array = NULL;
     CUmipmappedArray mipmapped = NULL;

@@ -36,17 +36,6 @@ static uint64_t errno_lost;
 
 static void run_line(char *line);
 
-static uint64_t number(const char *text) {
-    return text ? strtoull(text, NULL, 0) : 0;
-}
-
-static void say(CUresult result, uint64_t value) {
-    if (result == CUDA_SUCCESS)
-        printf("ok %" PRIu64 "\n", value);
-    else
-        printf("err %d\n", result);
-}
-
 static void do_alloc(char **words) {
     CUdeviceptr pointer = 0;
     size_t pitch = 0;

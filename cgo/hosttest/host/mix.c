@@ -42,12 +42,6 @@ struct worker {
     int exec_gpu[EXECS];
 };
 
-static double now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 static uint64_t draw(struct worker *worker, uint64_t below) {
     return test_random(&worker->seed) % below;
 }

@@ -11,17 +11,6 @@
 #include "driver.h"
 #include "host.h"
 
-static uint64_t number(const char *text) {
-    return text ? strtoull(text, NULL, 0) : 0;
-}
-
-static void say(CUresult result, uint64_t value) {
-    if (result == CUDA_SUCCESS)
-        printf("ok %" PRIu64 "\n", value);
-    else
-        printf("err %d\n", result);
-}
-
 static void say_bytes(CUresult result, const CUshareable *handle) {
     if (result != CUDA_SUCCESS) {
         say(result, 0);

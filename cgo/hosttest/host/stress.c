@@ -23,12 +23,6 @@ struct worker {
     int live_gpu[LIVE_MAX];
 };
 
-static double now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 static CUresult allocate(uint64_t *seed, CUdeviceptr *pointer) {
     size_t pitch, bytes = test_random(seed) % 20 ? test_random(seed) % 65536 + 1
                                                  : test_random(seed) % (8u << 20) + 1;

@@ -7,10 +7,15 @@ import "fmt"
 // Machine is the text of a machine file with one GPU at scale 1, so that sizes are what they seem:
 // so much memory, of which every context takes so much.
 func Machine(memory, context string) string {
-	return fmt.Sprintf(`scale = "1/1"
+	return `scale = "1/1"
 driver = "535.309.01"
 cuda = "12.2"
+` + Card(memory, context)
+}
 
+// Card is one more GPU for a machine file, as Machine's.
+func Card(memory, context string) string {
+	return fmt.Sprintf(`
 [[gpu]]
 name = "test card"
 compute_capability = "8.0"

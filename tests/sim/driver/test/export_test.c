@@ -20,28 +20,7 @@
 static struct sim_machine *machine;
 static int sockets[2];  // for descriptors
 
-static uint64_t used(void) {
-    uint64_t bytes;
-    CHECK_EQ(sim_memory_used(machine, 0, &bytes), 0);
-    return bytes;
-}
-
-static struct sim_process_gpu books_of(pid_t pid) {
-    struct sim_process_state state;
-    for (unsigned slot = 0; !sim_machine_process(machine, slot, &state); slot++)
-        if (state.pid == pid && state.alive)
-            return state.gpus[0];
-    CHECK(!"no such process");
-    return (struct sim_process_gpu){0};
-}
-
 static CUcontext context;
-
-static void start_cuda(void) {
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
-}
 
 static int export(CUmemGenericAllocationHandle handle) {
     int fd;
@@ -58,7 +37,7 @@ static CUmemGenericAllocationHandle import(int fd) {
 
 // Exports after it has written, then changes what is there when told, and releases when told.
 static void exporter(uint64_t mapped) {
-    start_cuda();
+    context = start_context();
     CUmemGenericAllocationHandle handle = create_on(0, BYTES);
     CUdeviceptr at = mapped ? map_all(handle, BYTES) : 0;
     if (mapped)
@@ -89,7 +68,7 @@ static void exporter(uint64_t mapped) {
 
 static void importer(uint64_t unused) {
     (void)unused;
-    start_cuda();
+    context = start_context();
     int fd = receive_fd(sockets[1]);
     CUmemGenericAllocationHandle handle = import(fd), again = import(fd);
     CHECK_EQ(handle, again);  // it is the same memory
@@ -123,28 +102,28 @@ static void next(struct child child) {
 static void by_descriptor(void) {
     struct child a = spawn(exporter, 1);
     hear(a);
-    CHECK_EQ(used(), CONTEXT_BYTES + BYTES);
+    CHECK_EQ(test_used(0), CONTEXT_BYTES + BYTES);
     struct child b = spawn(importer, 0);
     hear(b);
     uint64_t all = 2 * CONTEXT_BYTES + BYTES;
-    CHECK_EQ(used(), all);
-    CHECK_EQ(books_of(a.pid).allocated_bytes, BYTES);
-    CHECK_EQ(books_of(a.pid).shared_bytes, BYTES);
-    CHECK_EQ(books_of(b.pid).allocated_bytes, 0);
-    CHECK_EQ(books_of(b.pid).imported_bytes, BYTES);
+    CHECK_EQ(test_used(0), all);
+    CHECK_EQ(test_books_of(a.pid, 0).allocated_bytes, BYTES);
+    CHECK_EQ(test_books_of(a.pid, 0).shared_bytes, BYTES);
+    CHECK_EQ(test_books_of(b.pid, 0).allocated_bytes, 0);
+    CHECK_EQ(test_books_of(b.pid, 0).imported_bytes, BYTES);
     next(a);
     next(b);
     next(a);  // releases
-    CHECK_EQ(used(), all);
-    CHECK_EQ(books_of(a.pid).allocated_bytes, 0);
-    CHECK_EQ(books_of(b.pid).allocated_bytes, BYTES);
+    CHECK_EQ(test_used(0), all);
+    CHECK_EQ(test_books_of(a.pid, 0).allocated_bytes, 0);
+    CHECK_EQ(test_books_of(b.pid, 0).allocated_bytes, BYTES);
     next(b);  // releases, but maps
-    CHECK_EQ(used(), all);
+    CHECK_EQ(test_used(0), all);
     next(b);  // unmaps
-    CHECK_EQ(used(), all - BYTES);
+    CHECK_EQ(test_used(0), all - BYTES);
     finish(a);
     finish(b);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 // The exporter is killed while the importer has it; then the importer.
@@ -156,18 +135,18 @@ static void exporter_dies(void) {
     next(a);
     kill_now(a);
     close(a.to);
-    CHECK_EQ(used(), CONTEXT_BYTES + BYTES);
-    CHECK_EQ(books_of(b.pid).shared_bytes, BYTES);
+    CHECK_EQ(test_used(0), CONTEXT_BYTES + BYTES);
+    CHECK_EQ(test_books_of(b.pid, 0).shared_bytes, BYTES);
     next(b);
     kill_now(b);
     close(b.to);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 // A descriptor that nobody has imported yet is taken of the card by its importer.
 static void late_importer(uint64_t unused) {
     (void)unused;
-    start_cuda();
+    context = start_context();
     CUmemGenericAllocationHandle handle = import(receive_fd(sockets[1]));
     CHECK_EQ(word_at(map_all(handle, BYTES) + BYTES - 4), 11);
     tell(0);
@@ -179,16 +158,16 @@ static void dies_before_the_import(void) {
     hear(a);
     kill_now(a);
     close(a.to);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
     struct child b = spawn(late_importer, 0);
     hear(b);
-    CHECK_EQ(used(), CONTEXT_BYTES + BYTES);
+    CHECK_EQ(test_used(0), CONTEXT_BYTES + BYTES);
     finish(b);
 }
 
 static void bad_descriptors(uint64_t unused) {
     (void)unused;
-    start_cuda();
+    context = start_context();
     CUmemGenericAllocationHandle handle;
     int pipes[2], file = memfd_create("other", 0), sealed = memfd_create("other", 2);
     CHECK(!pipe(pipes) && !ftruncate(file, 8192) && !ftruncate(sealed, 8192));
@@ -219,7 +198,7 @@ static void bad_descriptors(uint64_t unused) {
 
 static void descriptors(void) {
     finish(spawn(bad_descriptors, 0));
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 int main(int argc, char **argv) {

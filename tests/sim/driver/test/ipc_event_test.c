@@ -23,19 +23,6 @@ static struct board {
     CUipcEventHandle event;
 } * board;
 
-static uint64_t used(void) {
-    uint64_t bytes;
-    CHECK_EQ(sim_memory_used(machine, 0, &bytes), 0);
-    return bytes;
-}
-
-static void start_cuda(void) {
-    CUcontext context;
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
-}
-
 static CUfunction spin;
 
 static void load_spin(void) {
@@ -53,7 +40,7 @@ static void spin_for(uint64_t ns) {
 
 // Fills the memory behind a long kernel and records, round after round.
 static void recorder(uint64_t rounds) {
-    start_cuda();
+    start_context();
     load_spin();
     CUdeviceptr at;
     CUevent event, other;
@@ -81,7 +68,7 @@ static void recorder(uint64_t rounds) {
 
 // Waits for each recording, in one of three ways, and finds the data.
 static void waiter(uint64_t rounds) {
-    start_cuda();
+    start_context();
     CUdeviceptr at, own;
     CUevent event, other;
     OK(cuIpcOpenMemHandle_v2(&at, board->memory, 1));
@@ -149,7 +136,7 @@ static void events(void) {
     hear(b);
     finish(a);
     finish(b);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 // A recording of a process that dies is waited for by nobody for ever.
@@ -167,7 +154,7 @@ static void recorder_dies(void) {
     CHECK_EQ(waitpid(b.pid, &status, 0), b.pid);
     CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
     close(b.from);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 int main(int argc, char **argv) {

@@ -23,28 +23,7 @@ static struct sim_machine *machine;
 static struct board { CUipcMemHandle memory; } * board;
 static int sockets[2];
 
-static uint64_t used(void) {
-    uint64_t bytes;
-    CHECK_EQ(sim_memory_used(machine, 0, &bytes), 0);
-    return bytes;
-}
-
-static struct sim_process_gpu books_of(pid_t pid) {
-    struct sim_process_state state;
-    for (unsigned slot = 0; !sim_machine_process(machine, slot, &state); slot++)
-        if (state.pid == pid && state.alive)
-            return state.gpus[0];
-    CHECK(!"no such process");
-    return (struct sim_process_gpu){0};
-}
-
 static CUcontext context;
-
-static void start_cuda(void) {
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
-}
 
 static int export(CUmemGenericAllocationHandle handle) {
     int fd;
@@ -60,7 +39,7 @@ static void next(struct child child) {
 // An allocation in the middle of others, with work on it all the time.
 static void handle_maker(uint64_t unused) {
     (void)unused;
-    start_cuda();
+    context = start_context();
     CUdeviceptr before, at, after;
     CUstream stream;
     CUipcMemHandle again;
@@ -108,7 +87,7 @@ static void handle_maker(uint64_t unused) {
 
 static void handle_opener(uint64_t unused) {
     (void)unused;
-    start_cuda();
+    context = start_context();
     CUdeviceptr at, again;
     CHECK_EQ(cuIpcOpenMemHandle_v2(&at, board->memory, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(cuIpcOpenMemHandle_v2(NULL, board->memory, 1), CUDA_ERROR_INVALID_VALUE);
@@ -149,21 +128,21 @@ static void by_handle(void) {
     uint64_t bytes = (BYTES + 100 + 511) / 512 * 512;
     struct child a = spawn(handle_maker, 0);
     hear(a);
-    CHECK_EQ(used(), CONTEXT_BYTES + bytes + 2048);
-    CHECK_EQ(books_of(a.pid).shared_bytes, bytes);
+    CHECK_EQ(test_used(0), CONTEXT_BYTES + bytes + 2048);
+    CHECK_EQ(test_books_of(a.pid, 0).shared_bytes, bytes);
     struct child b = spawn(handle_opener, 0);
     hear(b);
-    CHECK_EQ(used(), 2 * CONTEXT_BYTES + bytes + 2048);
+    CHECK_EQ(test_used(0), 2 * CONTEXT_BYTES + bytes + 2048);
     next(a);
     next(b);
     next(a);  // frees
-    CHECK_EQ(used(), 2 * CONTEXT_BYTES + bytes + 2048);
-    CHECK_EQ(books_of(b.pid).allocated_bytes, bytes);
+    CHECK_EQ(test_used(0), 2 * CONTEXT_BYTES + bytes + 2048);
+    CHECK_EQ(test_books_of(b.pid, 0).allocated_bytes, bytes);
     next(b);  // closes
-    CHECK_EQ(used(), 2 * CONTEXT_BYTES + 2048);
+    CHECK_EQ(test_used(0), 2 * CONTEXT_BYTES + 2048);
     finish(a);
     finish(b);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 static void maker_dies(void) {
@@ -175,14 +154,14 @@ static void maker_dies(void) {
     kill_now(a);
     close(a.to);
     next(b);
-    CHECK_EQ(used(), CONTEXT_BYTES + (BYTES + 100 + 511) / 512 * 512);
+    CHECK_EQ(test_used(0), CONTEXT_BYTES + (BYTES + 100 + 511) / 512 * 512);
     finish(b);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 static void open_nothing(uint64_t unused) {
     (void)unused;
-    start_cuda();
+    context = start_context();
     CUdeviceptr at;
     CUipcMemHandle handle = board->memory;
     CHECK_EQ(cuIpcOpenMemHandle_v2(&at, handle, 1), CUDA_ERROR_INVALID_HANDLE);  // of the dead
@@ -208,13 +187,13 @@ static void bad_handles(void) {
     kill_now(a);
     close(a.to);
     finish(spawn(open_nothing, 0));
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 // A program may close any descriptor: what is exported then says so, and nothing else suffers.
 static void close_all(uint64_t unused) {
     (void)unused;
-    start_cuda();
+    context = start_context();
     CUmemGenericAllocationHandle handle = create_on(0, BYTES), other = create_on(0, BYTES);
     CUdeviceptr at = map_all(handle, BYTES), plain;
     CUipcMemHandle name;
@@ -248,7 +227,7 @@ static void close_all(uint64_t unused) {
 static void descriptors_closed(void) {
     struct child a = spawn(close_all, 0);
     hear(a);
-    CHECK_EQ(used(), CONTEXT_BYTES);
+    CHECK_EQ(test_used(0), CONTEXT_BYTES);
     finish(a);
 }
 
@@ -262,7 +241,7 @@ static const char text[] = ".version 6.0\n.target sm_70\n.address_size 64\n"
 
 static void send_descriptor(uint64_t unused) {
     (void)unused;
-    start_cuda();
+    context = start_context();
     send_fd(sockets[0], export(create_on(0, BYTES)));
     tell(0);
     listen_word();
@@ -296,7 +275,7 @@ static void open_unseen(uint64_t unused) {
     CUdeviceptr at;
     CUmemGenericAllocationHandle handle;
     setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-    start_cuda();
+    context = start_context();
     CHECK_EQ(cuIpcOpenMemHandle_v2(&at, board->memory, 1), CUDA_ERROR_INVALID_DEVICE);
     CHECK_EQ(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)receive_fd(sockets[1]), 1),
              CUDA_ERROR_INVALID_DEVICE);
@@ -312,7 +291,7 @@ static void other_devices(void) {
     kill_now(b);
     close(a.to);
     close(b.to);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 // A machine whose cards do not reach each other.
@@ -323,7 +302,7 @@ static void apart(uint64_t unused) {
     sim_machine_close(test_machine(&config));
     CUcontext other;
     int can;
-    start_cuda();
+    context = start_context();
     OK(cuDevicePrimaryCtxRetain(&other, 1));
     OK(cuDeviceCanAccessPeer(&can, 0, 1));
     CHECK_EQ(can, 0);

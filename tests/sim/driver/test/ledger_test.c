@@ -29,20 +29,6 @@ static uint64_t used_on(unsigned gpu) {
     return used;
 }
 
-static uint64_t used(void) {
-    return used_on(0);
-}
-
-// What the books say of a live process.
-static struct sim_process_gpu books_of(pid_t pid, unsigned gpu) {
-    struct sim_process_state state;
-    for (unsigned slot = 0; !sim_machine_process(machine, slot, &state); slot++)
-        if (state.pid == pid && state.alive)
-            return state.gpus[gpu];
-    CHECK(!"no such process");
-    return (struct sim_process_gpu){0};
-}
-
 // ---- A process that does as it is told ----
 
 enum order { TAKE, GIVE, MOVE, HOLD, DROP, OPEN, CLOSE };
@@ -123,20 +109,20 @@ static void one_process(void) {
     CHECK_EQ(order(a, TAKE, 4 * MIB + SIM_GRANULE, 0), ENOMEM);
     CHECK_EQ(order(a, OPEN, 0, 0), 0);
     uint64_t context = made;
-    CHECK_EQ(used(), 62 * MIB);
+    CHECK_EQ(test_used(0), 62 * MIB);
     CHECK_EQ(order(a, TAKE, 2 * MIB, 0), 0);
     CHECK_EQ(order(a, TAKE, SIM_GRANULE, 0), ENOMEM);
     CHECK_EQ(order(a, OPEN, 0, 0), ENOMEM);
     CHECK_EQ(order_on(1, a, TAKE, 64 * MIB, 0), 0);  // another GPU
-    struct sim_process_gpu books = books_of(a.pid, 0);
+    struct sim_process_gpu books = test_books_of(a.pid, 0);
     CHECK_EQ(books.allocated_bytes, 62 * MIB);
     CHECK_EQ(books.context_bytes, 2 * MIB);
     CHECK_EQ(books.contexts, 1);
     CHECK_EQ(order(a, CLOSE, 0, context), 0);
     CHECK_EQ(order(a, GIVE, 62 * MIB, 0), 0);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
     CHECK_EQ(used_on(1), 64 * MIB);
-    CHECK_EQ(books_of(a.pid, 0).contexts, 0);
+    CHECK_EQ(test_books_of(a.pid, 0).contexts, 0);
     finish(a);
     CHECK_EQ(used_on(1), 0);
 }
@@ -147,9 +133,9 @@ static void shared(void) {
     CHECK_EQ(order(a, TAKE, 40 * MIB, 0), 0);
     CHECK_EQ(order(a, MOVE, 30 * MIB, 0), 0);
     uint64_t share = made;
-    CHECK_EQ(used(), 40 * MIB);
-    CHECK_EQ(books_of(a.pid, 0).allocated_bytes, 40 * MIB);
-    CHECK_EQ(books_of(a.pid, 0).shared_bytes, 30 * MIB);
+    CHECK_EQ(test_used(0), 40 * MIB);
+    CHECK_EQ(test_books_of(a.pid, 0).allocated_bytes, 40 * MIB);
+    CHECK_EQ(test_books_of(a.pid, 0).shared_bytes, 30 * MIB);
 
     CHECK_EQ(order(b, HOLD, 30 * MIB, share), 0);
     CHECK_EQ(order(b, HOLD, 30 * MIB, share), EEXIST);
@@ -157,34 +143,34 @@ static void shared(void) {
     CHECK_EQ(order_on(1, c, HOLD, 30 * MIB, share), EINVAL);
     CHECK_EQ(order(c, HOLD, 30 * MIB, 0), EINVAL);
     CHECK_EQ(order(c, HOLD, 30 * MIB, share), 0);
-    CHECK_EQ(used(), 40 * MIB);
-    CHECK_EQ(books_of(b.pid, 0).allocated_bytes, 0);
-    CHECK_EQ(books_of(b.pid, 0).imported_bytes, 30 * MIB);
+    CHECK_EQ(test_used(0), 40 * MIB);
+    CHECK_EQ(test_books_of(b.pid, 0).allocated_bytes, 0);
+    CHECK_EQ(test_books_of(b.pid, 0).imported_bytes, 30 * MIB);
 
     CHECK_EQ(order(a, DROP, 0, share), 0);
-    CHECK_EQ(used(), 40 * MIB);
-    CHECK_EQ(books_of(a.pid, 0).allocated_bytes, 10 * MIB);
-    CHECK_EQ(books_of(b.pid, 0).allocated_bytes, 30 * MIB);
-    CHECK_EQ(books_of(b.pid, 0).imported_bytes, 0);
-    CHECK_EQ(books_of(c.pid, 0).imported_bytes, 30 * MIB);
+    CHECK_EQ(test_used(0), 40 * MIB);
+    CHECK_EQ(test_books_of(a.pid, 0).allocated_bytes, 10 * MIB);
+    CHECK_EQ(test_books_of(b.pid, 0).allocated_bytes, 30 * MIB);
+    CHECK_EQ(test_books_of(b.pid, 0).imported_bytes, 0);
+    CHECK_EQ(test_books_of(c.pid, 0).imported_bytes, 30 * MIB);
     die(b);
-    CHECK_EQ(used(), 40 * MIB);
-    CHECK_EQ(books_of(c.pid, 0).shared_bytes, 30 * MIB);
+    CHECK_EQ(test_used(0), 40 * MIB);
+    CHECK_EQ(test_books_of(c.pid, 0).shared_bytes, 30 * MIB);
     CHECK(sim_share_held(machine, share));
     CHECK_EQ(order(c, DROP, 0, share), 0);
     CHECK(!sim_share_held(machine, share));
-    CHECK_EQ(used(), 10 * MIB);
+    CHECK_EQ(test_used(0), 10 * MIB);
 
     // Nobody holds it any more: it must find room anew.
     CHECK_EQ(order(c, TAKE, 25 * MIB, 0), 0);
     CHECK_EQ(order(c, HOLD, 30 * MIB, share), ENOMEM);
     CHECK_EQ(order(c, GIVE, 1 * MIB, 0), 0);
     CHECK_EQ(order(c, HOLD, 30 * MIB, share), 0);
-    CHECK_EQ(used(), 64 * MIB);
+    CHECK_EQ(test_used(0), 64 * MIB);
     finish(a);
-    CHECK_EQ(used(), 54 * MIB);
+    CHECK_EQ(test_used(0), 54 * MIB);
     finish(c);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 // The slot of a dead process takes nothing over. Not for the thread sanitizer either.
@@ -209,9 +195,9 @@ static void slots_begin_empty(void) {
         CHECK_EQ(waitpid(pid, &status, 0), pid);
         CHECK_EQ(status, 0);
     }
-    CHECK_EQ(used(), MIB);
+    CHECK_EQ(test_used(0), MIB);
     finish(keeper);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 // Not for the thread sanitizer, under which it takes a minute and has but one thread.
@@ -225,12 +211,12 @@ static void full_of_holds(void) {
         CHECK_EQ(order(a, MOVE, SIM_GRANULE, 0), 0);
     uint64_t share = made;
     CHECK_EQ(order(a, MOVE, SIM_GRANULE, 0), ENOSPC);
-    CHECK_EQ(used(), 16 * MIB);
+    CHECK_EQ(test_used(0), 16 * MIB);
     struct child b = obeying();
     CHECK_EQ(order(b, HOLD, SIM_GRANULE, share), ENOSPC);
     die(a);
     CHECK_EQ(order(b, HOLD, SIM_GRANULE, share), 0);
-    CHECK_EQ(used(), SIM_GRANULE);
+    CHECK_EQ(test_used(0), SIM_GRANULE);
     finish(b);
 }
 
@@ -287,7 +273,7 @@ static void step_through(struct child other, void (*call)(void), uint64_t before
     pid_t pid = step_child(call);
     unsigned steps = 0, changes = 0, tries = 0;
     uint64_t last = before;
-    CHECK_EQ(used(), before);
+    CHECK_EQ(test_used(0), before);
     for (;; steps++) {
         int status;
         CHECK_EQ(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
@@ -295,7 +281,7 @@ static void step_through(struct child other, void (*call)(void), uint64_t before
         CHECK(WIFSTOPPED(status));
         if (WSTOPSIG(status) == SIGSTOP)
             break;
-        uint64_t now = used();
+        uint64_t now = test_used(0);
         CHECK(now == before || now == after);
         changes += now != last;
         last = now;
@@ -324,9 +310,9 @@ static void every_instruction(void) {
     step_through(other, step_move, 16 * MIB, 16 * MIB);
     step_through(other, step_hold, 16 * MIB, 16 * MIB);
     step_through(other, step_drop, 16 * MIB, 16 * MIB);
-    CHECK_EQ(used(), 8 * MIB);
+    CHECK_EQ(test_used(0), 8 * MIB);
     finish(other);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 // ---- At random ----
@@ -384,12 +370,12 @@ static void crowd(void) {
         unsigned victim = (unsigned)rand() % CROWD;
         kill(children[victim].pid, SIGSTOP);
         for (unsigned i = 0; i < 10; i++)
-            CHECK(used() <= 64 * MIB);
+            CHECK(test_used(0) <= 64 * MIB);
         CHECK_EQ(order(one, TAKE, 16 * MIB, 0), 0);
-        CHECK(used() >= 16 * MIB);
+        CHECK(test_used(0) >= 16 * MIB);
         CHECK_EQ(order(one, MOVE, 16 * MIB, 0), 0);
         uint64_t share = made;
-        CHECK(used() >= 16 * MIB && used() <= 64 * MIB);
+        CHECK(test_used(0) >= 16 * MIB && test_used(0) <= 64 * MIB);
         CHECK_EQ(order(one, DROP, 0, share), 0);
         if (rand() % 4) {
             kill(children[victim].pid, SIGCONT);
@@ -401,7 +387,7 @@ static void crowd(void) {
     }
     for (unsigned i = 0; i < CROWD; i++)
         die(children[i]);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
     finish(one);
 }
 

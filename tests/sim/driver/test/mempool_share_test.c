@@ -175,31 +175,25 @@ static void make_sockets(void) {
     }
 }
 
-static uint64_t used(void) {
-    struct sim_gpu_state state;
-    CHECK_EQ(sim_machine_gpu(machine, 0, &state), 0);
-    return state.used_bytes;
-}
-
 static void two_processes(void) {
     make_sockets();
     struct child exporting = spawn(exporter, 0), importing = spawn(importer, 0);
     CHECK_EQ(hear(exporting), 1);
     CHECK_EQ(hear(importing), 1);
-    CHECK_EQ(used(), 2 * 2 * MIB + CHUNK);  // two contexts, and the pool once
+    CHECK_EQ(test_used(0), 2 * 2 * MIB + CHUNK);  // two contexts, and the pool once
     say(exporting, 1);
     CHECK_EQ(hear(exporting), 2);
     say(importing, 1);
     CHECK_EQ(hear(importing), 2);
-    CHECK_EQ(used(), 2 * 2 * MIB + CHUNK);
+    CHECK_EQ(test_used(0), 2 * 2 * MIB + CHUNK);
     say(exporting, 1);
     CHECK_EQ(hear(exporting), 3);
-    CHECK_EQ(used(), 2 * 2 * MIB);
+    CHECK_EQ(test_used(0), 2 * 2 * MIB);
     finish(exporting);
     finish(importing);
     close(sockets[0]);
     close(sockets[1]);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 // What a dead process has exported lives while another one has it.
@@ -211,14 +205,14 @@ static void exporter_dies(void) {
     kill_now(exporting);
     close(exporting.to);
     close(exporting.from);
-    CHECK_EQ(used(), 2 * MIB + CHUNK);
+    CHECK_EQ(test_used(0), 2 * MIB + CHUNK);
     say(importing, 1);
     CHECK_EQ(hear(importing), 2);
-    CHECK_EQ(used(), 2 * MIB);
+    CHECK_EQ(test_used(0), 2 * MIB);
     finish(importing);
     close(sockets[0]);
     close(sockets[1]);
-    CHECK_EQ(used(), 0);
+    CHECK_EQ(test_used(0), 0);
 }
 
 int main(int argc, char **argv) {

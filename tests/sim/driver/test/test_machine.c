@@ -11,6 +11,8 @@
 
 static char directory[64], path[128];
 
+static struct sim_machine *machine;
+
 struct sim_config test_config(void) {
     struct sim_config config = {.gpu_count = 2, .scale = 64, .driver_version = "535.309"};
     for (unsigned i = 0; i < config.gpu_count; i++) {
@@ -42,9 +44,23 @@ struct sim_machine *test_machine(const struct sim_config *config) {
     CHECK_EQ(sim_machine_create(path, config), 0);
     setenv("WEIR_SIM", directory, 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
-    struct sim_machine *machine = NULL;
     CHECK_EQ(sim_machine_open(path, &machine), 0);
     return machine;
+}
+
+uint64_t test_used(unsigned gpu) {
+    uint64_t bytes;
+    CHECK_EQ(sim_memory_used(machine, gpu, &bytes), 0);
+    return bytes;
+}
+
+struct sim_process_gpu test_books_of(pid_t pid, unsigned gpu) {
+    struct sim_process_state state;
+    for (unsigned slot = 0; !sim_machine_process(machine, slot, &state); slot++)
+        if (state.pid == pid && state.alive)
+            return state.gpus[gpu];
+    CHECK(!"no such process");
+    return (struct sim_process_gpu){0};
 }
 
 void test_machine_remove(void) {

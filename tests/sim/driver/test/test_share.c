@@ -67,6 +67,14 @@ CUdeviceptr map_all(CUmemGenericAllocationHandle handle, size_t bytes) {
     return at;
 }
 
+CUcontext start_context(void) {
+    CUcontext context;
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    return context;
+}
+
 uint32_t word_at(CUdeviceptr at) {
     uint32_t word;
     OK(cuMemcpyDtoH_v2(&word, at, 4));
