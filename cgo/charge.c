@@ -176,9 +176,11 @@ CUresult weir_discharge_begin(struct weir_discharge *discharge, uint64_t key) {
         discharge->state = NULL;
         return CUDA_SUCCESS;
     }
+    if (weir_lock_is_mine(&discharge->state->lock))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     weir_table_prefetch(&discharge->state->table, key);
-    discharge->stamp = weir_table_stamp(&discharge->state->table);
-    return weir_lock_is_mine(&discharge->state->lock) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    discharge->free = weir_table_free(&discharge->state->table, key);
+    return CUDA_SUCCESS;
 }
 
 // The entry is taken out after the driver's call, so a free that fails has changed nothing. table.h
@@ -186,12 +188,16 @@ CUresult weir_discharge_begin(struct weir_discharge *discharge, uint64_t key) {
 int weir_discharge_end(const struct weir_discharge *discharge, CUresult result, uint64_t key) {
     struct weir_state *state = discharge->state;
     struct weir_entry entry;
-    if (!state || result != CUDA_SUCCESS || weir_lock(&state->lock))
+    if (!state || weir_lock(&state->lock))
         return 0;
-    int known = weir_table_take(&state->table, key, discharge->stamp, &entry) == 0;
+    int known =
+        result == CUDA_SUCCESS && weir_table_take(&state->table, key, discharge->free, &entry) == 0;
     if (known)
-        give_back_entry(state, &entry, discharge->stamp);
+        give_back_entry(state, &entry, discharge->free.stamp);
+    weir_table_freed(&state->table, discharge->free);
     weir_unlock(&state->lock);
+    if (result != CUDA_SUCCESS)
+        return 0;
     weir_share_settle(state);
     return known;
 }

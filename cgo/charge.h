@@ -54,7 +54,7 @@ CUresult weir_charge_end_as(struct weir_charge *charge, CUresult result, enum we
 // What was allocated when a free began: the key may be someone else's by the time that it ends.
 struct weir_discharge {
     struct weir_state *state;  // NULL: nothing can be given back
-    uint64_t stamp;
+    struct weir_free_token free;
 };
 
 // Before the driver is called to free what has a key. CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY in

@@ -110,6 +110,17 @@ static void trim(const struct weir_growth *growth, uint64_t keep_bytes) {
     weir_capture_restore(mode);
 }
 
+// The same for what is not charged. A driver may give back whole chunks only, and keep one rather
+// than be left with less than it was told to keep: then it is told to keep nothing.
+static void trim_to(const struct weir_growth *growth, uint64_t charged_bytes) {
+    uint64_t reserved;
+    trim(growth, charged_bytes);
+    if (growth->kind == WEIR_KIND_POOL && charged_bytes &&
+        weir_reserved(growth->kind, growth->handle, &reserved) == CUDA_SUCCESS &&
+        reserved > charged_bytes)
+        trim(growth, 0);
+}
+
 // Brings the charge to what was read. 0, or what is missing: then nothing has changed. Lock held.
 static uint64_t charge(struct weir_growth *growth, uint64_t reserved_bytes) {
     struct weir_state *state = growth->state;
@@ -210,7 +221,7 @@ void weir_growth_undone(struct weir_growth *growth) {
         return;
     uint64_t charged_bytes = state->reserves[growth->reserve].charged_bytes;
     weir_unlock(&state->lock);
-    trim(growth, charged_bytes);
+    trim_to(growth, charged_bytes);
     if (weir_lock(&state->lock))
         return;
     leave(growth, 0);
@@ -263,7 +274,7 @@ void weir_reserve_trim(struct weir_state *state, uint32_t number, uint64_t keep_
     weir_unlock(&state->lock);
     if (!now)
         return;
-    trim(&growth, keep_bytes);
+    trim_to(&growth, keep_bytes);
     if (weir_lock(&state->lock))
         return;
     leave(&growth, 0);

@@ -57,10 +57,15 @@ uint32_t weir_reserve_number(struct weir_state *state, enum weir_kind kind, uint
     return WEIR_NO_RESERVE;
 }
 
+// One that is in use, or was until now and is still pinned by who took it out.
+static int is_taken(const struct weir_reserve *reserve) {
+    return reserve->kind || reserve->pins;
+}
+
 // Lock held.
 static uint32_t make(struct weir_state *state, enum weir_kind kind, uint64_t handle, uint32_t gpu) {
     uint32_t number = 0;
-    while (number < state->reserves_used && state->reserves[number].kind)
+    while (number < state->reserves_used && is_taken(&state->reserves[number]))
         number++;
     if (number == WEIR_RESERVES_MAX)
         return WEIR_NO_RESERVE;

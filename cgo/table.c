@@ -229,9 +229,12 @@ __attribute__((no_sanitize("thread"))) void weir_table_prefetch(const struct wei
 // pointer goes to `old`. 0, ENOMEM or ENOSPC.
 static int make_room(struct weir_table *table, uint32_t place, struct weir_entry *old) {
     struct weir_entry *leaving = &table->recent[LEAVING];
-    int rc = leaving->pointer ? put_in_bucket(table, leaving, old) : 0;
-    if (rc)
-        return rc;
+    if (leaving->pointer) {
+        int rc = put_in_bucket(table, leaving, old);
+        if (rc)
+            return rc;
+        weir_freeing_overtake(&table->freeings, leaving->pointer, table->recent_stamp[LEAVING]);
+    }
     *leaving = table->recent[place];
     table->recent_stamp[LEAVING] = table->recent_stamp[place];
     weir_table_prefetch(table, leaving->pointer);
@@ -255,26 +258,9 @@ int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
     __atomic_store_n(&table->stamp, stamp, __ATOMIC_RELEASE);
     table->recent_stamp[place] = stamp;
     count(table, entry->pointer, 1);
-    if (old->pointer) {
-        table->replaced[table->replacements++ % WEIR_REPLACED_MAX] =
-            (struct weir_replaced){old->pointer, stamp};
+    if (old->pointer)
         count(table, old->pointer, -1u);
-    }
     return 0;
-}
-
-// Whether an entry of `pointer` may have been replaced after `stamp`: it was, or too many others
-// were.
-static int replaced_since(const struct weir_table *table, uint64_t pointer, uint64_t stamp) {
-    for (uint64_t i = 0; i < WEIR_REPLACED_MAX && i < table->replacements; i++) {
-        const struct weir_replaced *one =
-            &table->replaced[(table->replacements - 1 - i) % WEIR_REPLACED_MAX];
-        if (one->stamp <= stamp)
-            return 0;
-        if (one->pointer == pointer)
-            return 1;
-    }
-    return table->replacements >= WEIR_REPLACED_MAX;
 }
 
 // Removes a recent entry, if it is that of `pointer` and no younger than `stamp`.
@@ -289,20 +275,30 @@ static int take_recent(struct weir_table *table, uint32_t place, uint64_t pointe
     return 1;
 }
 
-int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
+struct weir_free_token weir_table_free(struct weir_table *table, uint64_t pointer) {
+    struct weir_free_token free = {weir_table_stamp(table), WEIR_NO_FREEING};
+    free.place = weir_freeing_begin(&table->freeings, pointer, free.stamp);
+    return free;
+}
+
+void weir_table_freed(struct weir_table *table, struct weir_free_token free) {
+    weir_freeing_end(&table->freeings, free.place);
+}
+
+int weir_table_take(struct weir_table *table, uint64_t pointer, struct weir_free_token free,
                     struct weir_entry *out) {
     uint64_t hash = hash_of(pointer);
     uint32_t distance;
     if (!pointer)
         return ENOENT;
-    if (take_recent(table, recent_place(hash), pointer, stamp, out) ||
-        take_recent(table, LEAVING, pointer, stamp, out))
+    if (take_recent(table, recent_place(hash), pointer, free.stamp, out) ||
+        take_recent(table, LEAVING, pointer, free.stamp, out))
         return 0;
     if (!table->directory || !table->directory[0])
         return ENOENT;
     struct line *lines = lines_of(table->directory[directory_index(table, hash)]);
     struct weir_entry *entry = find(lines, hash, pointer, &distance);
-    if (!entry || replaced_since(table, pointer, stamp))
+    if (!entry || weir_freeing_overtaken(&table->freeings, free.place))
         return ENOENT;
     *out = *entry;
     remove_entry(lines, hash, entry, distance);

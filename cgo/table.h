@@ -16,23 +16,20 @@
 // A free. An entry is taken out after the driver has freed the memory; by then another thread may
 // have been given the same address and have put an entry of its own. Which is which is told by
 // stamps: each put raises the table's, and a free notes it before it calls the driver. An entry
-// that it may take is no younger. Recent entries have their stamp; those in buckets have none, but
-// whatever takes the place of an older entry of the same pointer is noted for a while, and an entry
-// in a bucket of a pointer that was replaced since is the new one. (One case is left: memory that
-// was never in the table, freed while its address is allocated anew and 64 and more other
-// allocations are made. Then the new entry is lost.)
+// that it may take is no younger. Recent entries have their stamp; when one goes into a bucket,
+// where it has none, the frees of its pointer that are older are told (freeing.h).
 #ifndef WEIR_TABLE_H
 #define WEIR_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "freeing.h"
 #include "owner.h"
 
 #define WEIR_TABLE_DEPTH_MAX 16u
 #define WEIR_BUCKET_BYTES 4096u
 #define WEIR_RECENT_ENTRIES 64u
-#define WEIR_REPLACED_MAX 16u
 // Entries are counted by region: 2 MiB of addresses, which drivers do not share between plain
 // memory and pools. Regions whose hash is the same are counted together.
 #define WEIR_REGION_SHIFT 21u
@@ -49,12 +46,6 @@ struct weir_entry {
 };
 _Static_assert(WEIR_OWNERS_MAX <= 1 << 9, "owners have more numbers than an entry can hold");
 
-// That an entry took the place of an older one.
-struct weir_replaced {
-    uint64_t pointer;
-    uint64_t stamp;
-};
-
 struct weir_table {
     uint64_t stamp;        // of the latest put; also read without the lock
     uintptr_t *directory;  // address of a bucket, plus its depth
@@ -63,20 +54,25 @@ struct weir_table {
     size_t fresh_bytes;
     uint64_t depth;
     uint64_t entries;
-    uint64_t replacements;  // how many there were; the latest are in `replaced`
-    struct weir_replaced replaced[WEIR_REPLACED_MAX];
     // The last place is that of the entry which had to leave its own last: it goes into its bucket
     // when the next one comes, and the bucket's line has got into the cache by then.
     struct weir_entry recent[WEIR_RECENT_ENTRIES + 1];
     uint64_t recent_stamp[WEIR_RECENT_ENTRIES + 1];
+    struct weir_freeings freeings;
     // How many entries there are in the regions of each hash; also read without the lock.
     uint32_t regions[1u << WEIR_REGIONS_SHIFT];
 };
 
-// The stamp of the latest put. Needs no lock: who frees has seen the put of what it frees.
+// The stamp of the latest put. Needs no lock.
 static inline uint64_t weir_table_stamp(const struct weir_table *table) {
     return __atomic_load_n(&table->stamp, __ATOMIC_ACQUIRE);
 }
+
+// A free that is under way.
+struct weir_free_token {
+    uint64_t stamp;  // of the latest put when it began
+    uint32_t place;  // among the table's frees
+};
 
 static inline uint32_t weir_table_region(uint64_t pointer) {
     return (uint32_t)((pointer >> WEIR_REGION_SHIFT) * 0x9e3779b97f4a7c15u >>
@@ -103,9 +99,16 @@ int weir_table_put(struct weir_table *table, const struct weir_entry *entry,
 // Fetches into the cache what weir_table_take will look at. Needs no lock.
 void weir_table_prefetch(const struct weir_table *table, uint64_t pointer);
 
-// Removes the entry of `pointer` that is no younger than `stamp` into `out`. 0, or ENOENT.
-int weir_table_take(struct weir_table *table, uint64_t pointer, uint64_t stamp,
+// A free of `pointer` begins, before the driver is called; needs no lock. Tells what
+// weir_table_take is to be given: who frees has seen the put of what it frees.
+struct weir_free_token weir_table_free(struct weir_table *table, uint64_t pointer);
+
+// Removes the entry of `pointer` that is no younger than the free into `out`. 0, or ENOENT.
+int weir_table_take(struct weir_table *table, uint64_t pointer, struct weir_free_token free,
                     struct weir_entry *out);
+
+// The free is over, whether or not anything was freed.
+void weir_table_freed(struct weir_table *table, struct weir_free_token free);
 
 // The newest entry of `pointer`, or NULL, until the table's next change. Its bytes may be changed:
 // they are kept in another book then.

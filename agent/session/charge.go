@@ -42,13 +42,14 @@ func (c *container) request(s *session, out outlet, m *abi.Request) *abi.Verdict
 	}
 	w := &waiter{s: s, out: out, request: *m, until: time.Now().Add(exitHold + exitPoll)}
 	verdict := c.decide(w)
-	if verdict == nil {
+	if verdict == nil && c.connected(s) {
 		c.waiting = append(c.waiting, w)
 	}
 	return verdict
 }
 
-// decide grants or refuses a request, or returns nil where it is to wait. Called under mu.
+// decide grants or refuses a request, or returns nil where it is to wait, or where nobody waits for an
+// answer any more. Called under mu.
 func (c *container) decide(w *waiter) *abi.Verdict {
 	gpu := int(w.request.Gpu)
 	l := c.ledgers[gpu]
@@ -72,6 +73,8 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 	case c.coming(gpu, outcome.Missing) >= outcome.Missing && w.until.After(time.Now()) &&
 		len(c.waiting)+int(c.unsent.Load()) <= waitersMax:
 		return nil
+	case !c.connected(w.s) || w.s.handle.Ended():
+		return nil // killed since it asked: what it thought to find others have by now
 	default:
 		c.refuse(w, "")
 	}
@@ -227,7 +230,7 @@ func (c *container) retryWaiting() {
 				defer c.unsent.Add(-1)
 				w.out.send(wire.Encode(verdict))
 			})
-		} else {
+		} else if c.connected(w.s) {
 			c.waiting = append(c.waiting, w)
 		}
 	}

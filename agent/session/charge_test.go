@@ -452,3 +452,59 @@ func TestUnenforcedCapsAreSaid(t *testing.T) {
 		t.Errorf("kept caps %+v", c.Caps)
 	}
 }
+
+// TestChargeHeldWhileNVMLIsBusy: one question under way does not stand for the answer to another. The
+// charge of a process that has ended is held until NVML has said that it does not list it.
+func TestChargeHeldWhileNVMLIsBusy(t *testing.T) {
+	b := start(t)
+	grant := b.run(64 * mib)
+	p := b.tenant(grant)
+	p.Must("alloc 0 %d", 64*mib)
+	b.devices.list(p.PID(), true)
+	slow := make(chan struct{})
+	b.devices.slowly(slow)
+	busy := make(chan bool)
+	go func() {
+		_, ok := b.processes(0)
+		busy <- ok
+	}()
+	b.eventually("NVML is asked", func() bool { return b.devices.count() > 0 })
+	p.Kill()
+	killed := time.Now()
+	b.eventually("its session has ended", func() bool { return b.state(grant.ID, p.PID()) == "exiting" })
+	got := b.container(grant.ID).GPUs[0].ChargedBytes
+	if got != 64*mib && time.Since(killed) < exitHold {
+		t.Errorf("%d charged while NVML has not answered", got)
+	}
+	close(slow)
+	if !<-busy {
+		t.Error("the question that was asked first had no answer")
+	}
+	b.eventually("NVML is asked again", func() bool { return b.devices.count() > 1 })
+	got = b.container(grant.ID).GPUs[0].ChargedBytes
+	if got != 64*mib && time.Since(killed) < exitHold {
+		t.Errorf("%d charged while NVML lists the process", got)
+	}
+	b.devices.list(p.PID(), false)
+	b.eventually("nothing is charged", func() bool {
+		return b.container(grant.ID).GPUs[0].ChargedBytes == 0
+	})
+}
+
+// TestDeadAreNotRefused: a process that is killed while its request waits to be decided has been
+// refused nothing, though what it thought to find is gone by then.
+func TestDeadAreNotRefused(t *testing.T) {
+	b := start(t)
+	grant := b.run(64 * mib)
+	p := b.tenant(grant)
+	c := b.list()[0]
+	c.mu.Lock()
+	p.Say("alloc 0 %d", 65*mib)
+	time.Sleep(20 * time.Millisecond) // for the request to arrive; where it has not, nothing is tested
+	p.Kill()
+	c.mu.Unlock()
+	b.eventually("its session is gone", func() bool { return b.state(grant.ID, p.PID()) == "" })
+	if got := b.container(grant.ID).Refused; got != 0 {
+		t.Errorf("%d refused", got)
+	}
+}

@@ -62,7 +62,7 @@ func (e *exits) poll() int {
 	e.pending = nil
 	e.mu.Unlock()
 
-	listings := make(map[int]map[int]int64) // by GPU: asked once for all that have exited before
+	listings := make(map[int]listing) // by GPU: asked once for all that have exited before
 	var left []exit
 	for _, x := range pending {
 		if !e.release(x, listings) {
@@ -75,15 +75,28 @@ func (e *exits) poll() int {
 	return len(e.pending)
 }
 
+// listing is what NVML says of the processes on a GPU.
+type listing struct {
+	processes map[int]int64
+	ok        bool
+}
+
+// without tells whether NVML is known not to list a process.
+func (l listing) without(pid int) bool {
+	_, listed := l.processes[pid]
+	return l.ok && !listed
+}
+
 // release gives back the charges of one ended process on the GPUs that no longer list it, and tells
 // whether that were all.
-func (e *exits) release(x exit, listings map[int]map[int]int64) bool {
+func (e *exits) release(x exit, listings map[int]listing) bool {
 	x.c.mu.Lock()
 	held := x.c.heldBy(x.s)
 	x.c.mu.Unlock()
 	for _, gpu := range held { // not under the container's mu: NVML may take its time
 		if _, asked := listings[gpu]; !asked && time.Now().Before(x.s.holdUntil) {
-			listings[gpu] = e.node.processes(gpu)
+			processes, ok := e.node.processes(gpu)
+			listings[gpu] = listing{processes, ok}
 		}
 	}
 	defer e.node.retire(x.c)
@@ -96,7 +109,7 @@ func (e *exits) release(x exit, listings map[int]map[int]int64) bool {
 	left := 0
 	overdue := !time.Now().Before(x.s.holdUntil)
 	for _, gpu := range held {
-		if _, listed := listings[gpu][x.s.process.PID]; listed && !overdue {
+		if !overdue && !listings[gpu].without(x.s.process.PID) {
 			left++
 			continue
 		}
@@ -124,30 +137,37 @@ func (c *container) heldBy(s *session) (gpus []int) {
 	return gpus
 }
 
-// processes asks NVML for a GPU's processes. It is nil where that cannot be told, or not in time: a
-// driver that hangs must not hold charges for ever. No more than one question a GPU is under way.
-func (n *Node) processes(gpu int) map[int]int64 {
+// processes asks NVML for a GPU's processes. ok is false where NVML cannot tell, or not in time: a
+// driver that hangs must not hold up its callers for ever. No more than one question a GPU is under
+// way; each caller asks anew, since it wants to know what is so now. Without NVML nothing is listed.
+func (n *Node) processes(gpu int) (listed map[int]int64, ok bool) {
 	if n.opts.Devices == nil {
-		return nil
+		return nil, true
 	}
 	g := n.gpus[gpu]
-	if !g.asking.CompareAndSwap(false, true) {
-		return nil
+	late := time.After(exitHold)
+	select {
+	case g.asking <- struct{}{}:
+	case <-late:
+		return nil, false
 	}
-	answer := make(chan map[int]int64, 1)
+	type answer struct {
+		listed map[int]int64
+		err    error
+	}
+	answered := make(chan answer, 1)
 	go func() {
-		defer g.asking.Store(false)
+		defer func() { <-g.asking }()
 		listed, err := n.opts.Devices.Processes(g.uuid)
-		if err != nil {
-			n.log.Warn("the GPU's processes cannot be listed", "gpu", g.uuid, "error", err)
-			listed = nil
-		}
-		answer <- listed
+		answered <- answer{listed, err}
 	}()
 	select {
-	case listed := <-answer:
-		return listed
-	case <-time.After(exitHold):
-		return nil
+	case a := <-answered:
+		if a.err != nil {
+			n.log.Warn("the GPU's processes cannot be listed", "gpu", g.uuid, "error", a.err)
+		}
+		return a.listed, a.err == nil
+	case <-late:
+		return nil, false
 	}
 }

@@ -34,6 +34,7 @@ type fakeDevices struct {
 	processes map[string]map[int]int64
 	err       error
 	asked     int
+	slow      chan struct{} // if not nil, an answer takes until something comes here
 }
 
 // uuid is the UUID of the test's GPU number i.
@@ -53,6 +54,11 @@ func (d *fakeDevices) Processes(uuid string) (map[int]int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
+	if slow := d.slow; slow != nil {
+		d.mu.Unlock()
+		<-slow
+		d.mu.Lock()
+	}
 	if d.err != nil {
 		return nil, d.err
 	}
@@ -68,6 +74,13 @@ func (d *fakeDevices) fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.err = err
+}
+
+// slowly has each of NVML's answers take until something comes on the channel.
+func (d *fakeDevices) slowly(slow chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.slow = slow
 }
 
 // list has NVML list a process on GPU 0, or not any more.

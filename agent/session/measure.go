@@ -63,11 +63,11 @@ func (c *container) measureOnce(s *session, gpu int, contexts int64) (best int64
 	last := int64(-1)
 	for end := time.Now().Add(measureWait); time.Now().Before(end); time.Sleep(measureAgain) {
 		before := c.declaredBy(s, gpu)
-		listed := c.node.processes(gpu)
+		listed, ok := c.node.processes(gpu)
 		after := c.declaredBy(s, gpu)
 		has, there := listed[s.process.PID]
 		if !there || has < 0 {
-			if listed != nil {
+			if ok {
 				return 0 // NVML knows nothing of it
 			}
 			continue

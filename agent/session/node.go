@@ -38,8 +38,8 @@ type gpu struct {
 	id    [16]byte
 	uuid  string
 	known control.GPU
-	// asking is set while NVML is asked for the GPU's processes.
-	asking atomic.Bool
+	// asking is full while NVML is asked for the GPU's processes.
+	asking chan struct{}
 	// context is what one context takes in bytes, 0 while that is not known; measuring is held by
 	// who finds out.
 	context   atomic.Int64
@@ -181,7 +181,7 @@ func (n *Node) listGPUs() error {
 		n.byUUID[id] = i
 		n.gpus = append(n.gpus, &gpu{
 			index: known.Index, name: control.GPUName(known.Index, known.MIG), id: id, uuid: known.UUID,
-			known: known,
+			known: known, asking: make(chan struct{}, 1),
 		})
 	}
 	return nil

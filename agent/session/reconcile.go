@@ -67,9 +67,10 @@ func (n *Node) reconcile(ctx context.Context) {
 		return
 	}
 	found := make(map[holding]suspicion)
+	seen := make([]bool, len(n.gpus))
 	for gpu := range n.gpus {
-		first := n.suspect(gpu)
-		if len(first) == 0 {
+		var first map[holding]suspicion
+		if first, seen[gpu] = n.suspect(gpu); len(first) == 0 {
 			continue
 		}
 		select {
@@ -77,7 +78,8 @@ func (n *Node) reconcile(ctx context.Context) {
 			return
 		case <-time.After(reconcileAgain):
 		}
-		second := n.suspect(gpu)
+		var second map[holding]suspicion
+		second, seen[gpu] = n.suspect(gpu)
 		for h, s := range first {
 			if again, still := second[h]; still {
 				s.bytes = min(s.bytes, again.bytes)
@@ -85,7 +87,7 @@ func (n *Node) reconcile(ctx context.Context) {
 			}
 		}
 	}
-	n.believe(found)
+	n.believe(found, seen)
 }
 
 // tolerance is how much a process may hold on a GPU beyond what it declared, in bytes.
@@ -99,12 +101,13 @@ type declaration struct {
 	allowed int64
 }
 
-// suspect lists the processes of containers that hold more on a GPU now than they declared.
-func (n *Node) suspect(gpu int) map[holding]suspicion {
+// suspect lists the processes of containers that hold more on a GPU now than they declared. ok is
+// false where NVML could not tell.
+func (n *Node) suspect(gpu int) (found map[holding]suspicion, ok bool) {
 	before := n.declarations(gpu)
-	listed := n.processes(gpu)
+	listed, ok := n.processes(gpu)
 	after := n.declarations(gpu)
-	found := make(map[holding]suspicion)
+	found = make(map[holding]suspicion)
 	for pid, bytes := range listed {
 		first, knownBefore := before[pid]
 		d, known := after[pid]
@@ -123,7 +126,7 @@ func (n *Node) suspect(gpu int) map[holding]suspicion {
 			found[d.holding] = d.suspicion
 		}
 	}
-	return found
+	return found, ok
 }
 
 // declarations lists what all sessions have declared on a GPU, by pid.
@@ -195,12 +198,13 @@ func (n *Node) stranger(pid, gpu int) (d declaration, ours bool) {
 	return d, false
 }
 
-// believe reports what is new among the holdings found, and forgets those that are over.
-func (n *Node) believe(found map[holding]suspicion) {
+// believe reports what is new among the holdings found, and forgets those that are over, on the GPUs
+// that were seen.
+func (n *Node) believe(found map[holding]suspicion, seen []bool) {
 	for _, c := range n.list() {
 		c.mu.Lock()
 		for h := range c.undeclared {
-			if s, still := found[h]; !still || s.c != c {
+			if s, still := found[h]; seen[h.gpu] && (!still || s.c != c) {
 				delete(c.undeclared, h)
 			}
 		}

@@ -3,6 +3,7 @@ package session
 // Tests of what is made of NVML's view of processes.
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,8 +88,8 @@ func TestUndeclaredOnce(t *testing.T) {
 	b := start(t, counting).knows(256 * mib)
 	p := b.tenant(b.run(4 << 30))
 	b.devices.holds(0, p.PID(), 1<<30)
-	if found := b.suspect(0); len(found) != 1 {
-		t.Fatalf("suspected: %+v", found)
+	if found, ok := b.suspect(0); len(found) != 1 || !ok {
+		t.Fatalf("suspected: %+v, %v", found, ok)
 	}
 	go func() {
 		b.eventually("there is a first look", func() bool { return b.devices.count() > 1 })
@@ -97,6 +98,20 @@ func TestUndeclaredOnce(t *testing.T) {
 	b.reconcile(t.Context())
 	if got := b.undeclared(); len(got) != 0 {
 		t.Errorf("reported: %+v", got)
+	}
+}
+
+// TestUndeclaredStays while NVML cannot be asked: what it said before is not forgotten, nor said again.
+func TestUndeclaredStays(t *testing.T) {
+	b := start(t, counting).knows(256 * mib)
+	p := b.tenant(b.run(4 << 30))
+	b.devices.holds(0, p.PID(), 1<<30)
+	for _, err := range []error{nil, errors.New("no NVML"), nil} {
+		b.devices.fail(err)
+		b.reconcile(t.Context())
+		if got := b.undeclared(); len(got) != 1 {
+			t.Errorf("NVML says %v: %d events, want 1", err, len(got))
+		}
 	}
 }
 

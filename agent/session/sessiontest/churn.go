@@ -66,6 +66,9 @@ func OpenBook(path string) (*Book, error) {
 // Held is what all tenants hold now.
 func (b *Book) Held() int64 { return b.page.held.Load() }
 
+// Reserved is what one tenant holds or is about to.
+func (b *Book) Reserved(tenant int) uint64 { return b.page.tenants[tenant].reserved.Load() }
+
 // Turns is how many allocations one tenant has made.
 func (b *Book) Turns(tenant int) uint64 { return b.page.tenants[tenant].turns.Load() }
 

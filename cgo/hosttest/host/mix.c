@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "../../hooks.h"
+#include "../../reserve.h"
 #include "../../state.h"
 #include "driver.h"
 #include "host.h"
@@ -273,6 +274,23 @@ static void *work(void *argument) {
     return NULL;
 }
 
+// What each reserve of a GPU is charged, and what the driver says of it.
+static void show_reserves(const struct weir_state *state, int gpu) {
+    for (uint32_t i = 0; i < state->reserves_used; i++) {
+        const struct weir_reserve *reserve = &state->reserves[i];
+        uint64_t reserved = 0;
+        if (!reserve->kind || reserve->gpu != (uint32_t)gpu)
+            continue;
+        weir_reserved((enum weir_kind)reserve->kind, reserve->handle, &reserved);
+        fprintf(stderr,
+                "  %u of kind %u: charged %" PRIu64 ", reserved %" PRIu64 ", used %" PRIu64
+                ", orphan %d, busy %d, pins %d, loose %d\n",
+                i, (unsigned)reserve->kind, reserve->charged_bytes, reserved,
+                weir_reserve_used((enum weir_kind)reserve->kind, reserve->handle),
+                (int)reserve->orphan, (int)reserve->busy, (int)reserve->pins, (int)state->loose);
+    }
+}
+
 // At rest, what the library is charged is what the driver has given out.
 static int books_differ(void) {
     int wrong = 0;
@@ -283,9 +301,11 @@ static int books_differ(void) {
     weir_lock(&state->lock);
     for (int gpu = 0; gpu < TEST_GPUS; gpu++) {
         uint64_t owned = state->gpus[gpu].owned_bytes, used = test_driver.used_bytes[gpu];
-        if (owned != used)
+        if (owned != used) {
             fprintf(stderr, "GPU %d: owns %" PRIu64 ", the driver has %" PRIu64 "\n", gpu, owned,
                     used);
+            show_reserves(state, gpu);
+        }
         wrong += owned != used;
     }
     weir_unlock(&state->lock);

@@ -75,6 +75,14 @@ static int put_fed(struct weir_table *table, const struct weir_entry *entry,
     return rc;
 }
 
+// A free that nothing comes between.
+static int take_now(struct weir_table *table, uint64_t pointer, struct weir_entry *out) {
+    struct weir_free_token free = weir_table_free(table, pointer);
+    int rc = weir_table_take(table, pointer, free, out);
+    weir_table_freed(table, free);
+    return rc;
+}
+
 static int put(struct model *model, uint64_t i, uint64_t context) {
     struct weir_entry *slot = &model->entries[i], old;
     struct weir_entry entry = {
@@ -99,7 +107,7 @@ static int put(struct model *model, uint64_t i, uint64_t context) {
 
 static int take(struct model *model, uint64_t i) {
     struct weir_entry *slot = &model->entries[i], found;
-    int rc = weir_table_take(&model->table, (i + 1) * model->stride, UINT64_MAX, &found);
+    int rc = take_now(&model->table, (i + 1) * model->stride, &found);
     if (rc == 0)
         weir_owner_release(&model->owners, found.owner);
     if (slot->pointer) {
@@ -186,7 +194,8 @@ static int test_reuse(int old_recent, int new_recent) {
     int wrong = put_fed(table, &first, &old) != 0;
     if (!old_recent)
         crowd(table, ADDRESS + (1ull << 32));
-    uint64_t stamp = weir_table_stamp(table), given_back = 0;
+    struct weir_free_token free_first = weir_table_free(table, ADDRESS);
+    uint64_t given_back = 0;
     wrong += put_fed(table, &second, &old) != 0;
     given_back += old.pointer ? old.bytes : 0;
     for (uint64_t i = 0; i < CROWD && !new_recent; i++) {
@@ -194,12 +203,51 @@ static int test_reuse(int old_recent, int new_recent) {
         put_fed(table, &other, &old);
         given_back += old.pointer ? old.bytes : 0;
     }
-    if (weir_table_take(table, ADDRESS, stamp, &out) == 0)
+    if (weir_table_take(table, ADDRESS, free_first, &out) == 0)
         given_back += out.bytes;
+    weir_table_freed(table, free_first);
     wrong += given_back != first.bytes;
-    stamp = weir_table_stamp(table);
-    wrong += weir_table_take(table, ADDRESS, stamp, &out) != 0 || out.bytes != second.bytes;
-    wrong += weir_table_take(table, ADDRESS, stamp, &out) != ENOENT;
+    wrong += take_now(table, ADDRESS, &out) != 0 || out.bytes != second.bytes;
+    wrong += take_now(table, ADDRESS, &out) != ENOENT;
+    free(table);
+    return wrong;
+}
+
+// A free that takes long finds its entry whatever becomes of all the others meanwhile: their
+// addresses are used again, and the older entries of these give way.
+static int test_long_free(void) {
+    struct weir_table *table = calloc(1, sizeof(*table));
+    struct weir_entry out, old, first = {.pointer = ADDRESS, .bytes = 1536};
+    int wrong = put_fed(table, &first, &old) != 0;
+    crowd(table, ADDRESS + (1ull << 32));
+    struct weir_free_token free_first = weir_table_free(table, ADDRESS);
+    for (int i = 0; i < 3; i++)
+        crowd(table, ADDRESS + (1ull << 32));
+    wrong += weir_table_take(table, ADDRESS, free_first, &out) != 0 || out.bytes != first.bytes;
+    weir_table_freed(table, free_first);
+    free(table);
+    return wrong;
+}
+
+// More frees at a time than have places. One without a place takes nothing out of a bucket; what it
+// left there gives way to the next entry of its pointer. A free of nothing has no place.
+static int test_many_frees(void) {
+    struct weir_table *table = calloc(1, sizeof(*table));
+    struct weir_entry out, old, entry = {.pointer = ADDRESS, .bytes = 1536};
+    struct weir_free_token frees[WEIR_FREEING_MAX + 1];
+    int wrong = put_fed(table, &entry, &old) != 0;
+    wrong += weir_table_free(table, 0).place != WEIR_NO_FREEING;
+    wrong += weir_table_free(table, 1).place != WEIR_NO_FREEING;
+    crowd(table, ADDRESS + (1ull << 32));
+    for (uint32_t i = 0; i <= WEIR_FREEING_MAX; i++)
+        frees[i] = weir_table_free(table, ADDRESS);
+    wrong += frees[WEIR_FREEING_MAX].place != WEIR_NO_FREEING;
+    wrong += weir_table_take(table, ADDRESS, frees[WEIR_FREEING_MAX], &out) != ENOENT;
+    wrong += weir_table_take(table, ADDRESS, frees[WEIR_FREEING_MAX - 1], &out) != 0;
+    wrong += put_fed(table, &entry, &old) != 0;
+    for (uint32_t i = 0; i <= WEIR_FREEING_MAX; i++)
+        weir_table_freed(table, frees[i]);
+    wrong += take_now(table, ADDRESS, &out) != 0;
     free(table);
     return wrong;
 }
@@ -227,6 +275,7 @@ int test_table(uint64_t seed) {
     int wrong = test_owners();
     for (int i = 0; i < 4; i++)
         wrong += test_reuse(i & 1, i >> 1);
+    wrong += test_long_free() + test_many_frees();
     for (unsigned i = 0; i < 2 * sizeof(strides) / sizeof(strides[0]) && !wrong; i++) {
         struct model *model = calloc(1, sizeof(*model));
         model->stride = strides[i / 2];
