@@ -43,10 +43,10 @@ const (
 
 	// recallPasses bounds how often one request goes round all holders. A holder that was found
 	// without unused credit may free while the others are looked at, and one looked at later may
-	// take again what it had freed: a single round could miss both. Two rounds that find nothing
-	// are taken as proof.
-	recallPasses = 8
-	emptyPasses  = 2
+	// take again what it had freed: a single round could miss both, and under a load of many such
+	// holders so could a few. So many rounds in a row that find nothing are taken as proof.
+	recallPasses = 64
+	emptyPasses  = 4
 )
 
 // Holder names one holder of a grant.

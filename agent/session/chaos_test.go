@@ -78,10 +78,18 @@ func (c *churn) progress(i int) {
 	for c.book.Turns(i) < from+20 {
 		if time.Now().After(until) {
 			all := c.limit - c.room(i) + c.book.Reserved(i)
-			c.tenants[i].Kill()
-			answer, err := c.tenants[i].Answer()
-			c.t.Fatalf("tenant %d makes no progress: it held %d, all %d of %d; it said %q, %v", i,
-				c.book.Reserved(i), all, c.limit, answer, err)
+			said := make(chan error, 1)
+			go func() {
+				_, err := c.tenants[i].Answer()
+				said <- err
+			}()
+			var err error
+			select {
+			case err = <-said:
+			case <-time.After(time.Second):
+			}
+			c.t.Fatalf("tenant %d makes no progress: it holds %d, all %d of %d; it said %v", i,
+				c.book.Reserved(i), all, c.limit, err)
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -283,6 +284,40 @@ func TestBothSidesAtOnce(t *testing.T) {
 	if credit, err := u.Credit(0, left); err != nil || credit+used != left {
 		t.Errorf("credit %d and used %d of a grant of %d, %v", credit, used, left, err)
 	}
+}
+
+// TestTakeFromABusyTenant: a tenant that keeps its word moving while the agent announces what it is
+// about to take does not keep its credit by that.
+func TestTakeFromABusyTenant(t *testing.T) {
+	u, fd := newUsage(t)
+	p := (*abi.UsagePage)(unsafe.Pointer(&tenantMapping(t, fd, unix.PROT_READ|unix.PROT_WRITE)[0]))
+	const granted, most = 1 << 20, 1 << 16
+	if ok, err := u.Give(0, 0, 0, granted); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	var stop atomic.Bool
+	var tenant sync.WaitGroup
+	tenant.Go(func() {
+		for word := &p.Gpus[0].Credit_bytes; !stop.Load(); {
+			atomic.AddUint64(word, ^uint64(511))
+			atomic.AddUint64(word, 512)
+		}
+	})
+	left := uint64(granted)
+	for i := range uint64(10) {
+		tries := 0
+		got, err := u.Take(0, i+1, left, most, func(uint64) error {
+			tries++
+			time.Sleep(100 * time.Microsecond)
+			return nil
+		})
+		if err != nil || got != most || tries > 2 {
+			t.Errorf("took %d of %d after announcing %d times: %v", got, most, tries, err)
+		}
+		left -= got
+	}
+	stop.Store(true)
+	tenant.Wait()
 }
 
 func TestReopen(t *testing.T) {

@@ -107,17 +107,14 @@ func (u *Usage) Take(gpu int, moves, granted, limit uint64,
 	announce func(bytes uint64) error) (uint64, error) {
 	for range retriesMax {
 		credit, err := u.Credit(gpu, granted)
-		if err != nil {
-			return 0, err
-		}
 		taken := min(credit, limit)
-		if taken == 0 {
-			return 0, nil
+		if err != nil || taken == 0 {
+			return 0, err
 		}
 		if err := announce(taken); err != nil {
 			return 0, err
 		}
-		moved, err := u.move(gpu, moves, credit, credit-taken)
+		moved, err := u.takeExactly(gpu, moves, granted, taken)
 		if err != nil {
 			return 0, err
 		}
@@ -126,6 +123,21 @@ func (u *Usage) Take(gpu int, moves, granted, limit uint64,
 		}
 	}
 	return 0, nil
+}
+
+// takeExactly takes so many bytes, unless there are fewer. Announcing takes much longer than a busy
+// tenant needs to change its word, so what was announced is tried again as the word changes.
+func (u *Usage) takeExactly(gpu int, moves, granted, taken uint64) (bool, error) {
+	for range retriesMax {
+		credit, err := u.Credit(gpu, granted)
+		if err != nil || credit < taken {
+			return false, err
+		}
+		if moved, err := u.move(gpu, moves, credit, credit-taken); moved || err != nil {
+			return moved, err
+		}
+	}
+	return false, nil
 }
 
 // Give adds bytes to the unused credit, which was at most granted so far. It tells whether they are

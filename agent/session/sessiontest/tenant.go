@@ -40,7 +40,8 @@ type Tenant struct {
 	mu        sync.Mutex
 	conn      *Conn
 	control   *abi.ControlPage // read-only
-	usage     *abi.UsagePage   // nil where there is no credit to take from
+	usage     *abi.UsagePage
+	open      bool // usage is in use; else what is in it is not to be touched any more
 	controlFD int
 	usageFD   int
 	session   uint64
@@ -85,7 +86,7 @@ func (t *Tenant) Alloc(gpu int, n uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	wait := reconnectFirst
-	for until := time.Now().Add(t.away); ; {
+	for left := t.away; ; {
 		if t.take(gpu, n) {
 			t.held[gpu] += n
 			return nil
@@ -102,10 +103,11 @@ func (t *Tenant) Alloc(gpu int, n uint64) error {
 			return fmt.Errorf("verdict %d", verdict.Verdict)
 		case errors.As(err, &closed) && closed.Reason != abi.CloseShutdown:
 			return err
-		case time.Now().After(until):
+		case left <= 0:
 			return fmt.Errorf("%w: %w", ErrAway, err)
 		}
 		time.Sleep(wait)
+		left -= wait // however long this process was stopped meanwhile
 		wait = min(2*wait, reconnectLast)
 	}
 }
@@ -115,7 +117,7 @@ func (t *Tenant) Free(gpu int, n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.held[gpu] -= n
-	if t.usage != nil {
+	if t.open {
 		atomic.AddUint64(t.word(gpu), n)
 	}
 }
@@ -131,7 +133,7 @@ func (t *Tenant) Held(gpu int) uint64 {
 func (t *Tenant) Credit(gpu int) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.usage == nil {
+	if !t.open {
 		return 0
 	}
 	return atomic.LoadUint64(t.word(gpu))
@@ -197,7 +199,7 @@ func (t *Tenant) share(kind uint16, gpu int, n uint64, key abi.ShareKey) (answer
 	t.seq++
 	question := Share(kind, t.seq, uint32(gpu), n, key, 0)
 	wait := reconnectFirst
-	for until := time.Now().Add(t.away); ; {
+	for left := t.away; ; {
 		if t.conn == nil {
 			err = t.hello()
 		}
@@ -211,12 +213,13 @@ func (t *Tenant) share(kind uint16, gpu int, n uint64, key abi.ShareKey) (answer
 			t.pending = question
 		}
 		var closed *Closed
-		if err == nil || time.Now().After(until) ||
+		if err == nil || left <= 0 ||
 			errors.As(err, &closed) && closed.Reason != abi.CloseShutdown {
 			return answer, err
 		}
 		err = nil
 		time.Sleep(wait)
+		left -= wait
 		wait = min(2*wait, reconnectLast)
 	}
 }
@@ -341,13 +344,14 @@ func (t *Tenant) receive(kind uint16, answer any) error {
 }
 
 // hello connects and declares. From the declaration on the old usage page is dead: credit taken
-// from it would not be among what is declared.
+// from it would not be among what is declared. It stays open all the same until there is a new one,
+// so that the agent can recall what is unused in it.
 func (t *Tenant) hello() error {
 	conn, err := Dial(t.path)
 	if err != nil {
 		return err
 	}
-	t.dropPages()
+	t.open = false
 	var held []abi.Held
 	for gpu, n := range t.held {
 		held = append(held, abi.Held{Uuid: t.uuids[gpu], Bytes: n})
@@ -397,8 +401,9 @@ func (t *Tenant) welcome(packet []byte, fds []int) error {
 		unix.Munmap(control)
 		return fmt.Errorf("mapping the usage page: %w", err)
 	}
+	t.dropPages()
 	t.control = (*abi.ControlPage)(unsafe.Pointer(&control[0]))
-	t.usage = (*abi.UsagePage)(unsafe.Pointer(&usage[0]))
+	t.usage, t.open = (*abi.UsagePage)(unsafe.Pointer(&usage[0])), true
 	if t.usage.Session != m.Session || t.control.Count != uint32(m.Gpu_count) {
 		return errors.New("the pages are not those of the WELCOME")
 	}
@@ -412,7 +417,7 @@ func (t *Tenant) welcome(packet []byte, fds []int) error {
 }
 
 func (t *Tenant) take(gpu int, n uint64) bool {
-	for t.usage != nil {
+	for t.open {
 		credit := atomic.LoadUint64(t.word(gpu))
 		if credit < n {
 			return false
@@ -440,5 +445,5 @@ func (t *Tenant) dropPages() {
 		unix.Close(t.usageFD)
 		unix.Close(t.controlFD)
 	}
-	t.usage, t.control, t.controlFD, t.usageFD = nil, nil, -1, -1
+	t.usage, t.control, t.controlFD, t.usageFD, t.open = nil, nil, -1, -1, false
 }
