@@ -24,6 +24,12 @@ func TestProgramWithoutCUDAIsUntouched(t *testing.T) {
 	bare := n.Bare("/bin/sh", "-c", script)
 	under := n.Run(node.RunOptions{Name: "idle", Memory: "64MiB"}, "/bin/sh", "-c", script)
 	barePID, underPID := pidOf(bare), pidOf(under)
+	n.Eventually(func() string {
+		if !n.Footprint(barePID).Maps("/sleep") || !n.Footprint(underPID).Maps("/sleep") {
+			return "the shells' children are not asleep"
+		}
+		return ""
+	})
 	time.Sleep(300 * time.Millisecond) // time enough for a thread or socket to show up
 	want, got := n.Footprint(barePID), n.Footprint(underPID)
 	if got.Threads != want.Threads {
