@@ -10,7 +10,8 @@ E2E_DRIVER := $(BUILD)/bench/libcuda.so.1
 E2E_MACHINE := $(wildcard tests/sim/*.c)
 
 # Not part of `make build`: whoever only wants the demo need not wait for them.
-E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner acrobat libnext.so)
+E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner acrobat churn guest \
+  libnext.so)
 
 unit e2e chaos: $(E2E_TARGETS)
 

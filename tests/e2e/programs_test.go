@@ -42,6 +42,6 @@ func TestComputingProgramsUnderTheLibrary(t *testing.T) {
 		})
 	}
 	if ran == 0 {
-		t.Skip("the computing programs are not built: `make programs-test` builds them")
+		node.Build(t, "sim/programs/compute")
 	}
 }

@@ -63,14 +63,23 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// Build returns the path of a build output; the test skips if it is not there.
+// Build returns the path of a build output. Where it is not there the test skips, but fails where
+// `make` should have built it (CI is set, as by .ci/run).
 func Build(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(buildDir(t), name)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("%s is not built: run `make build` first", path)
+		missing(t, path)
 	}
 	return path
+}
+
+func missing(t testing.TB, path string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf("%s is not built", path)
+	}
+	t.Skipf("%s is not built: run `make e2e` or `make chaos`", path)
 }
 
 // buildDir is where `make` puts what it builds: build, or what WEIR_TEST_BUILD names (`make BUILD=…`).
