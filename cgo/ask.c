@@ -6,8 +6,10 @@
 #include "helper.h"
 #include "share.h"
 
-// How long a query is waited for where an estimate can be given instead.
-#define QUERY_WAIT_MS 500u
+// How long an answer is waited for where an estimate can be given instead.
+#define REPORT_WAIT_MS 500u
+// What a QUERY is for, in its detail.
+#define FOR_REPORT 1u
 
 _Static_assert((WEIR_ASKS_MAX & (WEIR_ASKS_MAX - 1)) == 0, "places are part of sequence numbers");
 
@@ -123,13 +125,18 @@ static void send_ask(struct weir_state *state, struct weir_ask *ask) {
     weir_unlock(&state->lock);
 }
 
+// A question for a report, which can give an estimate instead of the answer.
+static int is_for_report(const struct weir_ask *ask) {
+    return ask->type == WEIR_MSG_QUERY && ask->detail == FOR_REPORT;
+}
+
 // An allocation waits for agent_wait each time. A report waits long only where nothing was ever
 // heard of the agent, and for all reports of the process together not longer than that.
-static uint64_t longest_wait_ms(const struct weir_state *state, enum weir_msg_type type) {
-    int report = type == WEIR_MSG_QUERY;
+static uint64_t longest_wait_ms(const struct weir_state *state, const struct weir_ask *question) {
+    int report = is_for_report(question);
     if (__atomic_load_n(&state->control, __ATOMIC_ACQUIRE)) {
         uint64_t wait_ms = __atomic_load_n(&state->agent_wait_ms, __ATOMIC_RELAXED);
-        return report && wait_ms > QUERY_WAIT_MS ? QUERY_WAIT_MS : wait_ms;
+        return report && wait_ms > REPORT_WAIT_MS ? REPORT_WAIT_MS : wait_ms;
     }
     if (!report)
         return WEIR_AGENT_WAIT_MS;
@@ -197,7 +204,7 @@ static int put_question(struct weir_state *state, const struct weir_ask *questio
 // Puts a question and waits for what comes of it. `outcome`: the place as it was at the end.
 static int ask_and_wait(struct weir_state *state, const struct weir_ask *question,
                         struct weir_ask *outcome) {
-    uint64_t left_ms = longest_wait_ms(state, question->type);
+    uint64_t left_ms = longest_wait_ms(state, question);
     struct weir_ask *ask = NULL;
     int rc;
     while ((rc = put_question(state, question, &ask)) == EAGAIN && left_ms-- > 0)
@@ -223,13 +230,18 @@ int weir_ask_credit(struct weir_state *state, uint32_t gpu, uint32_t kind, uint6
 
 int weir_ask_room(struct weir_state *state, uint32_t gpu, uint64_t *free_bytes,
                   uint64_t *cap_bytes) {
-    struct weir_ask question = {.type = WEIR_MSG_QUERY, .gpu = gpu}, outcome;
+    struct weir_ask question = {.type = WEIR_MSG_QUERY, .gpu = gpu, .detail = FOR_REPORT}, outcome;
     int rc = ask_and_wait(state, &question, &outcome);
     if (rc)
         return rc;
     *free_bytes = outcome.answer_bytes;
     *cap_bytes = outcome.cap_bytes;
     return 0;
+}
+
+int weir_ask_listed(struct weir_state *state, uint32_t gpu) {
+    struct weir_ask question = {.type = WEIR_MSG_QUERY, .gpu = gpu}, outcome;
+    return ask_and_wait(state, &question, &outcome);
 }
 
 int weir_ask_measure(struct weir_state *state, uint32_t gpu, uint32_t contexts,
@@ -347,7 +359,7 @@ static void lose(struct weir_state *state, struct weir_ask *ask, enum weir_loss 
         finish(ask, WEIR_ASK_GRANTED);
     } else if (loss != WEIR_LOSS_FOR_NOW) {
         finish(ask, WEIR_ASK_REFUSED);
-    } else if (ask->type == WEIR_MSG_DROP || (ask->type == WEIR_MSG_QUERY && state->control)) {
+    } else if (ask->type == WEIR_MSG_DROP || (is_for_report(ask) && state->control)) {
         finish(ask, WEIR_ASK_LOST);
     }
 }

@@ -23,6 +23,9 @@ int weir_ask_credit(struct weir_state *state, uint32_t gpu, uint32_t kind, uint6
 int weir_ask_room(struct weir_state *state, uint32_t gpu, uint64_t *free_bytes,
                   uint64_t *cap_bytes);
 
+// Waits, as for credit, until an agent has said that it lists a GPU. 0, or an error as above.
+int weir_ask_listed(struct weir_state *state, uint32_t gpu);
+
 // Asks how much one of the `contexts` of this process on a GPU takes, where it holds `other_bytes`
 // beside them; waits as for credit. 0 and *context_bytes (0: not to be found out), or an error as
 // above.

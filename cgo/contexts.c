@@ -34,8 +34,7 @@ void weir_contexts_show(struct weir_state *state) {
 CUresult weir_terms_read(struct weir_state *state, uint32_t gpu, struct weir_terms *terms) {
     uint32_t index = __atomic_load_n(&state->gpus[gpu].index, __ATOMIC_RELAXED);
     if (!__atomic_load_n(&state->control, __ATOMIC_ACQUIRE) || index == WEIR_NO_INDEX) {
-        uint64_t free_bytes, cap_bytes;
-        int rc = weir_ask_room(state, gpu, &free_bytes, &cap_bytes);
+        int rc = weir_ask_listed(state, gpu);
         index = __atomic_load_n(&state->gpus[gpu].index, __ATOMIC_RELAXED);
         if (rc == 0 && index == WEIR_NO_INDEX)
             rc = EHOSTUNREACH;  // that connection is lost already

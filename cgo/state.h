@@ -87,7 +87,7 @@ struct weir_ask {
     uint32_t seq;
     uint32_t type;          // enum weir_msg_type: REQUEST, QUERY, MEASURE, EXPORT, IMPORT or DROP
     uint32_t gpu;           // ordinal; of the first three
-    uint32_t detail;        // REQUEST: enum weir_kind; MEASURE: contexts
+    uint32_t detail;        // REQUEST: enum weir_kind; QUERY: what for; MEASURE: contexts
     uint32_t piece;         // of the last three
     uint64_t bytes;         // REQUEST, MEASURE
     uint64_t answer_bytes;  // QUERY: free; MEASURE: of one context

@@ -28,6 +28,31 @@ func (a *agent) shown(s *session, gpu int) (contexts, code uint64) {
 		atomic.LoadUint64(s.usage.word64(at + unsafe.Offsetof(abi.GPUUsage{}.Code_bytes)))
 }
 
+// The first context waits for an agent as an allocation does, also where one has said that it is there
+// and is gone before it has said anything of the GPU.
+func TestContextWhileTheAgentDies(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, 10*mib)
+	a.contextBytes, a.countContexts = mib, true
+	left := 3
+	a.meddle = func(s *session, message any, fds []int) (any, []int, bool) {
+		if _, ok := message.(abi.Answer); ok && left > 0 {
+			left--
+			s.conn.Close()
+			return nil, nil, false
+		}
+		return message, fds, true
+	}
+	a.start()
+	h := startHost(t, plain, a.path)
+	h.ok("contexts-take %d", mib)
+	h.ok("ctx-create 0")
+	a.balance(h, a.session(h, 4))
+	if left != 0 {
+		t.Errorf("the agent was to die %d times more", left)
+	}
+}
+
 // Threads make and end contexts, retain and release primary ones, load and unload code, and change limits,
 // near the cap: never is more in use than it, and at rest the library's books are the driver's.
 func TestContextsAtRandom(t *testing.T) {

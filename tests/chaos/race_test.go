@@ -179,8 +179,8 @@ func checkSum(t *testing.T, n *node.Node, c crowd) {
 // 1,000 SIGKILLs of clients of the simulated GPU, without weir: what the dead held is free within
 // 100 ms, nobody hangs, the data of the living are intact (each racer checks its own).
 func TestKilledClientsOfTheSimulatedGPU(t *testing.T) {
-	// One granule of 64 KiB more than the crowd's cap, for the contexts.
-	n := node.Start(t, node.Options{NoAgent: true, Machine: node.Machine("65600KiB", "512B")})
+	// One granule of 128 KiB more than the crowd's cap, for the contexts and the code in them.
+	n := node.Start(t, node.Options{NoAgent: true, Machine: node.Machine("65664KiB", "512B")})
 	ptx := filepath.Join(node.Root(t), "tests/sim/kernels/spin.ptx")
 	arguments := crowdArguments(t, scaled(t, 1000), "bare", seed(t))
 	p := n.Bare("/usr/bin/env", append([]string{"CROWD_PTX=" + ptx}, arguments...)...)

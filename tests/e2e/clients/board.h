@@ -15,7 +15,7 @@ enum {
     BOARD_FD = 9,
     // All sizes round up to multiples of this, and the contexts of a whole crowd take less than one
     // (512 bytes each, by the machine file). So the card's books show the allocations exactly.
-    GRANULE = 64 << 10,
+    GRANULE = 128 << 10,
     ROUNDING = 512,  // of the driver
 };
 
