@@ -9,13 +9,24 @@ static uint64_t *credit_word(struct weir_state *state, uint32_t index) {
     return &state->usage->gpus[index].credit_bytes;
 }
 
+// Whether there is credit to be taken: a page is open, and the container is not over its cap. Over
+// it, which a cap is that was lowered below what is in use, unused credit is the agent's to recall:
+// it must be asked.
+static int can_take(const struct weir_state *state, const struct weir_gpu *gpu) {
+    if (!state->page_open || !gpu->known || gpu->index == WEIR_NO_INDEX)
+        return 0;
+    const struct weir_gpu_control *page = &state->control->gpus[gpu->index];
+    return __atomic_load_n(&page->charged_bytes, __ATOMIC_RELAXED) <=
+           __atomic_load_n(&page->cap_bytes, __ATOMIC_RELAXED);
+}
+
 static void set_owned(struct weir_gpu *gpu, uint64_t bytes) {
     __atomic_store_n(&gpu->owned_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 int weir_credit_take(struct weir_state *state, uint32_t number, uint64_t bytes) {
     struct weir_gpu *gpu = &state->gpus[number];
-    if (!state->page_open || !gpu->known || gpu->index == WEIR_NO_INDEX)
+    if (!can_take(state, gpu))
         return 0;
     uint64_t *word = credit_word(state, gpu->index);
     uint64_t have = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -30,7 +41,7 @@ int weir_credit_take(struct weir_state *state, uint32_t number, uint64_t bytes) 
 
 uint64_t weir_credit_at_hand(const struct weir_state *state, uint32_t number) {
     const struct weir_gpu *gpu = &state->gpus[number];
-    if (!state->page_open || !gpu->known || gpu->index == WEIR_NO_INDEX)
+    if (!can_take(state, gpu))
         return 0;
     return __atomic_load_n(&state->usage->gpus[gpu->index].credit_bytes, __ATOMIC_RELAXED);
 }

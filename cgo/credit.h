@@ -10,12 +10,10 @@
 // interleaving:
 //
 //   - Taking moves n from U to owned, giving back moves it from owned to U, a verdict raises owned
-//   (or
-//     U, where nobody waits for it any more) by what the agent raised G by. Each is done in one
+//     (or U, where nobody waits for it any more) by what the agent raised G by. Each is done in one
 //     critical section, so each keeps (1). The agent moves U and G together (recall, spare).
 //   - A process that dies at any point of this leaves U at most too low, never too high, and its G
-//   ends
-//     as a whole.
+//     ends as a whole.
 //   - A new connection: in one critical section the page is closed and `owned` is copied into HELLO
 //     as D. From then on nobody takes (the page is closed), no verdict comes (the old connection is
 //     not read any more, the new one has no request yet), and giving back moves n from owned to
@@ -26,12 +24,10 @@
 //     did. If HELLO is sent anew, D is copied anew and pending starts from 0, for the earlier D is
 //     void as well.
 //   - Grants on their way when a connection ends: those that lie in the socket are read before the
-//   end
-//     of it is seen, and count; those that were lost with it are not in owned, hence not in D, and
-//     the agent's G := D drops them; whoever waits for one asks again on the new connection.
+//     end of it is seen, and count; those that were lost with it are not in owned, hence not in D,
+//     and the agent's G := D drops them; whoever waits for one asks again on the new connection.
 //   - A thread inside the driver during all this: what it allocates is in owned since before the
-//   call,
-//     what it frees is in owned until after it, and it looks at no page meanwhile.
+//     call, what it frees is in owned until after it, and it looks at no page meanwhile.
 //
 // All functions here want the lock held.
 #ifndef WEIR_CREDIT_H
@@ -39,10 +35,11 @@
 
 #include "state.h"
 
-// Takes `bytes` out of the credit word. 1, or 0 where there is not so much or no page is open.
+// Takes `bytes` out of the credit word. 1, or 0 where there is not so much, no page is open, or the
+// container is over its cap.
 int weir_credit_take(struct weir_state *state, uint32_t gpu, uint64_t bytes);
 
-// How much there is in the credit word.
+// How much there is to be taken.
 uint64_t weir_credit_at_hand(const struct weir_state *state, uint32_t gpu);
 
 // Counts a grant that goes to a thread which waits for it.

@@ -189,6 +189,30 @@ func TestM14CapBelowUse(t *testing.T) {
 	p.OK("check 0 3")
 }
 
+// What is freed above a lowered cap is not to be had again, by nobody, before the sum is below it.
+func TestM14FreedAboveTheCap(t *testing.T) {
+	n := node.Start(t, node.Options{})
+	two := n.Puppets(2, node.RunOptions{Name: "lowered", Memory: "64MiB"})
+	for _, p := range two {
+		p.OK("init")
+		p.OK("alloc %d", 12*mib)
+		p.OK("alloc %d", 16*mib)
+	}
+	n.SetCap("lowered", "32MiB")
+	two[0].OK("free 1") // 40 MiB are left
+	for _, p := range two {
+		if code := p.Code("alloc 512"); code != outOfMemory {
+			t.Errorf("with 40MiB under a cap of 32MiB: code %d", code)
+		}
+	}
+	two[1].OK("free 1") // 24 MiB are left
+	for i, code := range []int{0, outOfMemory} {
+		if got := two[i].Code("alloc %d", 8*mib); got != code {
+			t.Errorf("8MiB more for process %d: code %d, want %d", i, got, code)
+		}
+	}
+}
+
 // M15: the driver itself is out of memory below the cap: its code, and nothing is charged.
 func TestM15DriverOutOfMemory(t *testing.T) {
 	n := node.Start(t, node.Options{Machine: node.Machine("64MiB", "1MiB")})
