@@ -2,8 +2,8 @@
 // CUDA driver.
 //
 // No Go code runs in a program's process: the C files of this folder are compiled by cgo into this
-// package for its tests, and linked by cgo/link, together with those of preload, into libweir.so. What
-// the rest of weir uses from here is [Library] and [Version].
+// package for its tests, and linked by cgo/link, together with those of preload, into libweir.so. The
+// rest of weir uses the package lib, which embeds that.
 package library
 
 // Flags for the C files, wherever they are compiled. Position-independent and hidden because most of

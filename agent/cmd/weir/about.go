@@ -2,7 +2,7 @@
 
 package main
 
-import library "weir/cgo"
+import "weir/cgo/lib"
 
 // version is that of this program and of the agent: the library's, unless the build sets another.
-var version = library.Version
+var version = lib.Version

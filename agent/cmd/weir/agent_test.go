@@ -23,13 +23,13 @@ import (
 	"weir/agent/config"
 	"weir/agent/control"
 	"weir/agent/device"
-	library "weir/cgo"
+	"weir/cgo/lib"
 )
 
 // agentCmd is `weir agent` on run and state directories below dir.
 func agentCmd(t *testing.T, dir string) (cmd *exec.Cmd, talk *bytes.Buffer) {
 	t.Helper()
-	if _, err := library.Library(); err != nil {
+	if _, err := lib.Library(); err != nil {
 		t.Skip(err)
 	}
 	self, err := os.Executable()

@@ -14,7 +14,7 @@ import (
 	"weir/agent/control"
 	"weir/agent/device"
 	"weir/agent/session"
-	library "weir/cgo"
+	"weir/cgo/lib"
 )
 
 // openedNode is a node with its GPUs.
@@ -27,7 +27,7 @@ type openedNode struct {
 // openNode opens the GPUs and the node. A node without GPUs is served too: it may get some later,
 // and what is asked of it still gets an answer.
 func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
-	contents, err := library.Library()
+	contents, err := lib.Library()
 	if err != nil {
 		return nil, err
 	}

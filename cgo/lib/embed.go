@@ -1,6 +1,8 @@
-// embed.go: the built library inside the Go binary, from where it is installed.
-
-package library
+// Package lib is libweir.so as the Go binary carries it: from there it is installed.
+//
+// It is a package of its own so that who embeds the library need not compile its C files, which the
+// package above compiles for its tests.
+package lib
 
 import (
 	"embed"
@@ -9,10 +11,13 @@ import (
 	"io/fs"
 )
 
-// The folder lib holds libweir.so once it is built; the make target build sees to that. It always holds
+// Version is the library's: WEIR_VERSION of version.h, which a test compares.
+const Version = "0.1.0"
+
+// This folder holds libweir.so once it is built; the make target build sees to that. It always holds
 // a README, so that the package compiles before.
 //
-//go:embed all:lib
+//go:embed [Rl]*
 var built embed.FS
 
 // ErrNotBuilt is returned by [Library] where this binary was compiled before the library was.
@@ -21,7 +26,7 @@ var ErrNotBuilt = errors.New(
 
 // Library returns the contents of libweir.so. It returns ErrNotBuilt where there is none.
 func Library() ([]byte, error) {
-	contents, err := built.ReadFile("lib/libweir.so")
+	contents, err := built.ReadFile("libweir.so")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotBuilt
 	}
