@@ -3,13 +3,12 @@
 
 SIM_DIR := tests/sim
 SIM_OUT := $(BUILD)/sim/obj
-SIM_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread \
+# Only the interpreter is worth more of the compiler's time.
+SIM_CFLAGS := -std=gnu11 -O1 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread \
   -MMD -MP
 SIM_LDFLAGS := -pthread -Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-Bsymbolic
-# Nothing in the driver's own files is worth more of the compiler's time.
-SIM_DRIVER_CFLAGS := -O1
 # Floats must be neither contracted nor evaluated in another rounding mode than the instruction's.
-SIM_INTERPRETER_CFLAGS := -D_GNU_SOURCE -ffp-contract=off -frounding-math -fno-math-errno
+SIM_INTERPRETER_CFLAGS := -O2 -D_GNU_SOURCE -ffp-contract=off -frounding-math -fno-math-errno
 SIM_MACHINE_SOURCES := $(wildcard $(SIM_DIR)/*.c)
 SIM_SOURCES := $(SIM_MACHINE_SOURCES) $(wildcard $(SIM_DIR)/driver/*.c $(SIM_DIR)/ptx/*.c)
 SIM_TEST_DIR := $(SIM_DIR)/driver/test
@@ -50,7 +49,7 @@ $$(SIM_OUT)/$(1)/%.o: $$(SIM_DIR)/%.c $$(SIM_DIR)/build.mk
 
 $$(SIM_OUT)/$(1)/driver/%.o: $$(SIM_DIR)/driver/%.c $$(SIM_DIR)/build.mk $$(SIM_OUT)/names.h
 	@mkdir -p $$(@D)
-	$$(CC) $$(SIM_CFLAGS) $$(SIM_DRIVER_CFLAGS) -include $$(SIM_OUT)/names.h $$(SIM_EXTRA_$(1)) -c -o $$@ $$<
+	$$(CC) $$(SIM_CFLAGS) -include $$(SIM_OUT)/names.h $$(SIM_EXTRA_$(1)) -c -o $$@ $$<
 
 $$(SIM_OUT)/$(1)/driver/test/%.o: $$(SIM_DIR)/driver/test/%.c $$(SIM_DIR)/build.mk
 	@mkdir -p $$(@D)

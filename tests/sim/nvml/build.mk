@@ -2,7 +2,7 @@
 
 NVML_DIR := tests/sim/nvml
 NVML_OUT := $(BUILD)/sim/nvml
-NVML_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread
+NVML_CFLAGS := -std=gnu11 -O1 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread
 NVML_LDFLAGS := -pthread -Wl,-z,defs -Wl,-z,now -Wl,-z,relro
 
 NVML_MACHINE_SOURCES := $(wildcard tests/sim/*.c)
