@@ -1,3 +1,5 @@
+// embed_test.go: what the rest of weir gets of the library.
+
 package lib
 
 import (
