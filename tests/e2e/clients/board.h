@@ -14,7 +14,8 @@ enum {
     RACERS_MAX = 64,
     BOARD_FD = 9,
     // All sizes round up to multiples of this, and the contexts of a whole crowd, and the code in
-    // them, take less than one (512 bytes each by the machine file, and 1 KiB). So the card's books show the allocations exactly.
+    // them, take less than one (512 bytes each by the machine file, and 1 KiB). So the card's books
+    // show the allocations exactly.
     GRANULE = 128 << 10,
     ROUNDING = 512,  // of the driver
 };
