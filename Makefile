@@ -39,6 +39,7 @@ FUZZ_SECONDS ?= 60
 -include tests/bench/build.mk
 -include tests/e2e/build.mk
 -include tests/demo/build.mk
+-include tests/gpu/build.mk
 
 GO_SOURCES := $(shell find agent cgo tests -name '*.go' -not -name '*_test.go' 2>/dev/null)
 C_SOURCES := $(shell find cgo tests -name '*.[ch]' 2>/dev/null)
@@ -95,6 +96,12 @@ chaos: build
 .PHONY: fuzz
 fuzz: $(BUILD)/libweir.so $(FUZZ_TARGETS)
 	tests/fuzz.sh $(FUZZ_SECONDS)
+
+## gpu-check: check weir on the NVIDIA GPU of this machine, in 8 minutes at most; skips where none is
+.PHONY: gpu-check
+gpu-check:
+	@+$(MAKE) -s --no-print-directory $(GPU_OUT)/probe
+	@+tests/gpu/run.sh $(abspath $(BUILD)) $(MAKE) -s --no-print-directory $(GPU_TARGETS)
 
 ## bench: print measured figures beside what was promised; SECTION=name runs one part, LONG=1 fully
 .PHONY: bench

@@ -1,5 +1,6 @@
 // puppet_share.c: the puppet's commands about created memory, mappings, and memory between
 // processes.
+#define _GNU_SOURCE
 #include "puppet.h"
 
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { LIST_MAX = 1024, SHAREABLE_BYTES = 64, FILE_DESCRIPTOR = 1 };
@@ -122,9 +124,16 @@ static struct shareable shareable_of(const char *text) {
     return handle;
 }
 
-// A descriptor of another puppet: PID and number.
+// A descriptor of another puppet: PID and number. It is that puppet's own open file where the
+// kernel gives it: to open anew what it names would not do where that is a device, as with NVIDIA's
+// driver.
 static int descriptor_of(const char *pid, const char *number) {
     char path[64];
+    int process = (int)syscall(SYS_pidfd_open, (pid_t)puppet_number(pid), 0);
+    int fd = (int)syscall(SYS_pidfd_getfd, process, (int)puppet_number(number), 0);
+    close(process);
+    if (fd >= 0)
+        return fd;
     snprintf(path, sizeof(path), "/proc/%s/fd/%s", pid ? pid : "", number ? number : "");
     return open(path, O_RDWR | O_CLOEXEC);
 }

@@ -53,7 +53,8 @@ func (n *Node) Run(options RunOptions, program string, arguments ...string) *Pro
 	if options.Memory != "" {
 		flags = append(flags, "--memory", options.Memory)
 	}
-	flags = append(append(flags, options.Flags...), "--", program)
+	flags = append(append(flags, options.Flags...), "--")
+	flags = append(append(flags, n.options.Through...), program)
 	return n.start(options.Env, Build(n.t, "weir"), append(flags, arguments...)...)
 }
 

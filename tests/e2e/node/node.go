@@ -1,5 +1,5 @@
-// Package node gives whole-system tests a node of their own: a simulated machine, an agent in a
-// private run directory, and CUDA programs under `weir run`. It uses what `make build` made and
+// Package node gives whole-system tests a node of their own: a simulated machine (or the GPU that is
+// there), an agent in a private run directory, and CUDA programs under `weir run`. It uses what `make build` made and
 // builds nothing; where that is missing, a test skips and says so.
 package node
 
@@ -29,6 +29,10 @@ type Options struct {
 	// otherwise. Most tests are about allocations, and leave it.
 	CountContext bool
 	NoAgent      bool
+	// RealCard takes the machine's own GPU and driver in place of a simulated machine.
+	RealCard bool
+	// Through are words before every program that runs under weir: `env` and what it is to change.
+	Through []string
 	// OrdinaryUser runs everything as nobody where the test runs as root.
 	OrdinaryUser bool
 }
@@ -109,7 +113,11 @@ func Root(t testing.TB) string {
 // Start makes a node and removes it when the test ends.
 func Start(t testing.TB, options Options) *Node {
 	t.Helper()
-	for _, name := range []string{"weir", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1"} {
+	needed := []string{"weir"}
+	if !options.RealCard {
+		needed = append(needed, "sim/libcuda.so.1", "sim/libnvidia-ml.so.1")
+	}
+	for _, name := range needed {
 		Build(t, name)
 	}
 	// Not t.TempDir: an agent's sockets lie below, and their addresses are short.
@@ -131,11 +139,21 @@ func Start(t testing.TB, options Options) *Node {
 			t.Fatal(err)
 		}
 	}
-	n.startMachine()
+	if !options.RealCard {
+		n.startMachine()
+	}
 	if !options.NoAgent {
 		n.StartAgent()
 	}
 	return n
+}
+
+// For is the same node for another test, or a part of one: what fails, fails that one, and programs that it
+// starts end with it.
+func (n *Node) For(t testing.TB) *Node {
+	view := *n
+	view.t = t
+	return &view
 }
 
 // nobody is an ordinary user that every Debian has.
@@ -167,20 +185,23 @@ func (n *Node) startMachine() {
 	n.MustWeir("sim", "up", machine, "--dir", n.SimDir)
 }
 
-// Env is the environment of this node's processes: its own simulated machine, driver and agent,
-// and nothing of weir's from outside.
+// Env is the environment of this node's processes: its own simulated machine, driver and agent, or
+// the machine's driver where that finds it, and nothing of weir's from outside.
 func (n *Node) Env() []string {
 	env := make([]string, 0, len(os.Environ())+4)
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		if strings.HasPrefix(name, "WEIR_") && !strings.HasPrefix(name, "WEIR_TEST_") ||
-			name == "LD_PRELOAD" || name == "LD_LIBRARY_PATH" {
+			name == "LD_PRELOAD" || name == "LD_LIBRARY_PATH" && !n.options.RealCard {
 			continue
 		}
 		env = append(env, entry)
 	}
-	return append(env, "WEIR_SIM="+n.SimDir, "WEIR_RUN_DIR="+n.RunDir,
-		"LD_LIBRARY_PATH="+filepath.Join(buildDir(n.t), "sim"))
+	env = append(env, "WEIR_RUN_DIR="+n.RunDir)
+	if n.options.RealCard {
+		return env
+	}
+	return append(env, "WEIR_SIM="+n.SimDir, "LD_LIBRARY_PATH="+filepath.Join(buildDir(n.t), "sim"))
 }
 
 // StartAgent starts the agent and returns when it serves.
@@ -269,7 +290,9 @@ func (n *Node) remove() {
 	if n.t.Failed() {
 		n.t.Logf("the agent's log:\n%s", tail(n.log.String(), 60))
 	}
-	n.Weir("sim", "down", "--dir", n.SimDir)
+	if !n.options.RealCard {
+		n.Weir("sim", "down", "--dir", n.SimDir)
+	}
 	if err := os.RemoveAll(n.Dir); err != nil {
 		n.t.Errorf("removing the node's folder: %v", err)
 	}

@@ -3,9 +3,13 @@
 // libweircudart.so has. Meant for `clang -x cuda -nocudainc -nocudalib`; see programs/build.mk.
 //
 // Names, values and argument orders are CUDA's, so that a program compiles with either header.
-// struct cudaDeviceProp has fewer members.
+// struct cudaDeviceProp has fewer members. Under nvcc this is NVIDIA's header (make gpu-check).
 #ifndef WEIR_CUDA_H
 #define WEIR_CUDA_H
+
+#ifdef __NVCC__
+#include <cuda_runtime.h>
+#else
 
 #include <stddef.h>
 
@@ -254,4 +258,5 @@ template <typename T> cudaError_t cudaMallocHost(T **pointer, size_t bytes) {
     return cudaMallocHost((void **)pointer, bytes);
 }
 
+#endif
 #endif
