@@ -136,6 +136,7 @@ func (r *run) liveCap(t *trial) {
 	refused(t, p, "alloc %d", granule)
 	p.OK("check %d 7", data)
 	p.OK("free %d", more)
+	refused(t, p, "alloc %d", granule)
 	t.figure("%s, then %s, then %s", size(low), size(r.capBytes), size(low))
 }
 
