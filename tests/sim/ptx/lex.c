@@ -29,13 +29,13 @@ static int digit_of(char c) {
     return 99;
 }
 
-bool sim_ptx_text_is(struct sim_ptx_text text, const char *word) {
-    size_t bytes = strlen(word);
-    return bytes == text.bytes && memcmp(text.at, word, bytes) == 0;
+bool sim_ptx_text_same(struct sim_ptx_text a, struct sim_ptx_text b) {
+    // An empty text may be nowhere, which memcmp does not allow.
+    return a.bytes == b.bytes && (!a.bytes || memcmp(a.at, b.at, a.bytes) == 0);
 }
 
-bool sim_ptx_text_same(struct sim_ptx_text a, struct sim_ptx_text b) {
-    return a.bytes == b.bytes && memcmp(a.at, b.at, a.bytes) == 0;
+bool sim_ptx_text_is(struct sim_ptx_text text, const char *word) {
+    return sim_ptx_text_same(text, (struct sim_ptx_text){word, strlen(word)});
 }
 
 static void skip_comment(struct sim_ptx_lexer *l) {
