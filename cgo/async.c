@@ -67,16 +67,29 @@ static void undo(const struct request *request, const struct weir_growth *growth
     *request->pointer = 0;
 }
 
-// The device of a stream: the current one, but where the stream is another context's.
+// The context that a stream belongs to. That of a green context's stream some drivers give by
+// another call only.
+static CUresult context_of(CUstream stream, CUcontext *context) {
+    CUgreenCtx green = NULL;
+    CUresult result = WEIR_REAL(cuStreamGetCtx)(stream, context);
+    if (result != CUDA_SUCCESS && WEIR_REAL(cuStreamGetGreenCtx)(stream, &green) == CUDA_SUCCESS &&
+        green)
+        result = WEIR_REAL(cuCtxFromGreenCtx)(context, green);
+    return result;
+}
+
+// The device of a stream: the current one of a default stream, of any other its context's. That
+// need not be the current context, and a thread that has none may allocate in its stream.
 static CUresult device_of(CUstream stream, CUdevice *device) {
     CUcontext current, context;
-    CUresult result = WEIR_REAL(cuCtxGetDevice)(device);
-    if (result != CUDA_SUCCESS || (uintptr_t)stream <= CU_STREAM_PER_THREAD)
-        return result;
+    CUresult result = CUDA_SUCCESS;
+    if ((uintptr_t)stream <= CU_STREAM_PER_THREAD)
+        return WEIR_REAL(cuCtxGetDevice)(device);
     if ((result = WEIR_REAL(cuCtxGetCurrent)(&current)) != CUDA_SUCCESS ||
-        (result = WEIR_REAL(cuStreamGetCtx)(stream, &context)) != CUDA_SUCCESS ||
-        context == current)
+        (result = context_of(stream, &context)) != CUDA_SUCCESS)
         return result;
+    if (context == current)
+        return WEIR_REAL(cuCtxGetDevice)(device);
     if ((result = WEIR_REAL(cuCtxPushCurrent_v2)(context)) != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuCtxGetDevice)(device);
@@ -90,12 +103,14 @@ static CUresult begin(struct weir_growth *growth, struct weir_state *state,
                       const struct request *request) {
     CUmemoryPool pool = request->pool;
     CUdevice device;
+    CUresult result = pool ? CUDA_SUCCESS : device_of(request->stream, &device);
     growth->state = NULL;
-    if (!pool && (device_of(request->stream, &device) != CUDA_SUCCESS ||
-                  WEIR_REAL(cuDeviceGetMemPool)(&pool, device) != CUDA_SUCCESS))
-        return CUDA_SUCCESS;  // the driver says what is wrong
+    if (!pool && result == CUDA_SUCCESS)
+        result = WEIR_REAL(cuDeviceGetMemPool)(&pool, device);
+    if (result != CUDA_SUCCESS)
+        return result;  // nothing is taken out of a pool that is not known
     uint64_t handle = (uint64_t)(uintptr_t)pool;
-    CUresult result = weir_growth_begin(growth, state, WEIR_KIND_POOL, handle, request->bytes);
+    result = weir_growth_begin(growth, state, WEIR_KIND_POOL, handle, request->bytes);
     if (result != CUDA_ERROR_NOT_FOUND)
         return result;
     if (weir_pool_know(state, pool) == 0)

@@ -20,12 +20,14 @@ struct run {
     int per_thread;  // the default stream is each thread's own
 };
 
-// A stream by a word that is never 0 and the same whenever it is the same stream.
+// A stream by a word that no other stream of the process ever has: its handle may be given to
+// another, and a default stream is each context's or thread's own. 0 where the driver does not tell
+// (before 12.0): then a graph is uploaded before each launch.
 static uint64_t stream_name(const struct run *run) {
-    uintptr_t stream = (uintptr_t)run->stream;
-    if (stream == CU_STREAM_PER_THREAD || (!stream && run->per_thread))
-        return weir_sys_self();
-    return stream ? stream : 1;
+    unsigned long long id = 0;
+    CUresult result = (run->per_thread ? WEIR_REAL(cuStreamGetId_ptsz)
+                                       : WEIR_REAL(cuStreamGetId))(run->stream, &id);
+    return result == CUDA_SUCCESS ? (uint64_t)id + 1 : 0;
 }
 
 static uint64_t trims(const struct weir_state *state, uint64_t gpus) {
@@ -91,7 +93,8 @@ static CUresult upload(const struct run *run, const struct weir_graph_needs *nee
 // Begins what a launch needs: beside others, where the graph has all its memory already.
 static CUresult prepare(const struct run *run, const struct weir_exec *exec,
                         struct weir_growths *growths) {
-    if (exec->stream != stream_name(run))
+    uint64_t name = stream_name(run);
+    if (!name || exec->stream != name)
         return upload(run, &exec->needs, growths);
     CUresult result = weir_growths_begin(growths, run->state, exec->needs.gpus, 0);
     if (result != CUDA_SUCCESS || exec->trims == trims(run->state, exec->needs.gpus))

@@ -11,7 +11,7 @@ E2E_DRIVER := $(BUILD)/bench/libcuda.so.1
 E2E_MACHINE := $(wildcard tests/sim/*.c)
 
 # Not part of `make build`: whoever only wants the demo need not wait for them.
-E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner acrobat churn guest \
+E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner acrobat churn guest streamer \
   libnext.so)
 
 unit e2e chaos: $(E2E_TARGETS)
@@ -38,6 +38,10 @@ $(addprefix $(E2E_OUT)/,forger babbler spinner): $(E2E_OUT)/%: $(E2E_DIR)/%.c $(
 
 $(E2E_OUT)/churn: $(E2E_DIR)/churn.c $(E2E_HEADERS) $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -pthread -o $@ $< $(E2E_DRIVER)
+
+$(E2E_OUT)/streamer: $(E2E_DIR)/streamer.c $(wildcard tests/sim/driver/cuda_*abi.h) $(E2E_DRIVER) \
+  | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
 
 $(addprefix $(E2E_OUT)/,troupe guest): $(E2E_OUT)/%: $(E2E_DIR)/%.c | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $< -ldl

@@ -230,6 +230,12 @@ static CUresult is_capturing(CUstream stream, int *status) {
     return CUDA_SUCCESS;
 }
 
+// Streams of the tests' driver never have another's handle.
+static CUresult get_id(CUstream stream, unsigned long long *id) {
+    *id = (uintptr_t)stream;
+    return CUDA_SUCCESS;
+}
+
 static CUresult begin_capture(CUstream stream, int mode) {
     (void)mode;
     captured_stream = (uintptr_t)stream;
@@ -262,6 +268,8 @@ void test_graphs_install(void) {
     INSTALL(cuDeviceGraphMemTrim, trim);
     INSTALL(cuStreamIsCapturing, is_capturing);
     INSTALL(cuStreamIsCapturing_ptsz, is_capturing);
+    INSTALL(cuStreamGetId, get_id);
+    INSTALL(cuStreamGetId_ptsz, get_id);
     INSTALL(cuStreamBeginCapture_v2, begin_capture);
     INSTALL(cuStreamEndCapture, end_capture);
 }

@@ -29,13 +29,13 @@ type Puppet struct {
 // Puppet starts one under `weir run`.
 func (n *Node) Puppet(options RunOptions) *Puppet {
 	n.t.Helper()
-	return n.asPuppet(n.Run(options, Build(n.t, "e2e/puppet")))
+	return n.AsPuppet(n.Run(options, Build(n.t, "e2e/puppet")))
 }
 
 // BarePuppet starts one without weir.
 func (n *Node) BarePuppet() *Puppet {
 	n.t.Helper()
-	return n.asPuppet(n.Bare(Build(n.t, "e2e/puppet")))
+	return n.AsPuppet(n.Bare(Build(n.t, "e2e/puppet")))
 }
 
 // Acrobat starts one that knows every kind of device memory (clients/acrobat.c), under `weir run`.
@@ -60,7 +60,8 @@ func (n *Node) Acrobat(options RunOptions) *Puppet {
 	return newPuppet(n.t, conn, lines, stage.about)
 }
 
-func (n *Node) asPuppet(p *Program) *Puppet {
+// AsPuppet has a program that takes commands as puppets do, and was started by Run, be one.
+func (n *Node) AsPuppet(p *Program) *Puppet {
 	n.t.Helper()
 	return newPuppet(n.t, p.in, p.lines, p.about)
 }
