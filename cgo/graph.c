@@ -10,52 +10,57 @@
 // So many nodes are looked at without memory being mapped for them.
 #define NODES_FEW 64
 
-static void add_alloc_node(CUgraphNode node, struct weir_graph_needs *needs) {
+// These add what a node, nodes, and a graph with those in it need. CUDA_SUCCESS, or why that
+// cannot be found out: then the graph is not to be made executable.
+static CUresult add_alloc_node(CUgraphNode node, struct weir_graph_needs *needs) {
     CUDA_MEM_ALLOC_NODE_PARAMS params;
-    if (WEIR_REAL(cuGraphMemAllocNodeGetParams)(node, &params) != CUDA_SUCCESS)
-        return;
+    CUresult result = WEIR_REAL(cuGraphMemAllocNodeGetParams)(node, &params);
     const CUmemLocation *location = &params.poolProps.location;
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+    if (result != CUDA_SUCCESS || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
         (unsigned)location->id >= WEIR_ORDINALS_MAX)
-        return;
+        return result;
     needs->gpus |= (uint64_t)1 << location->id;
     if (params.bytesize > needs->largest_bytes)
         needs->largest_bytes = params.bytesize;
+    return CUDA_SUCCESS;
 }
 
-static int add_graph(CUgraph graph, int depth, struct weir_graph_needs *needs);
+static CUresult add_graph(CUgraph graph, int depth, struct weir_graph_needs *needs);
 
-static int add_nodes(const CUgraphNode *nodes, size_t count, int depth,
-                     struct weir_graph_needs *needs) {
-    int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++) {
+static CUresult add_nodes(const CUgraphNode *nodes, size_t count, int depth,
+                          struct weir_graph_needs *needs) {
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         CUgraph child;
         int type = -1;
-        WEIR_REAL(cuGraphNodeGetType)(nodes[i], &type);
-        if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-            add_alloc_node(nodes[i], needs);
-        else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
-                 WEIR_REAL(cuGraphChildGraphNodeGetGraph)(nodes[i], &child) == CUDA_SUCCESS)
-            rc = add_graph(child, depth + 1, needs);
+        result = WEIR_REAL(cuGraphNodeGetType)(nodes[i], &type);
+        if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            result = add_alloc_node(nodes[i], needs);
+        if (result != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_GRAPH)
+            continue;
+        result = WEIR_REAL(cuGraphChildGraphNodeGetGraph)(nodes[i], &child);
+        if (result == CUDA_SUCCESS)
+            result = add_graph(child, depth + 1, needs);
     }
-    return rc;
+    return result;
 }
 
-// Adds what a graph and those in it need. 0 or ENOMEM.
-static int add_graph(CUgraph graph, int depth, struct weir_graph_needs *needs) {
+static CUresult add_graph(CUgraph graph, int depth, struct weir_graph_needs *needs) {
     CUgraphNode few[NODES_FEW], *nodes = few;
     size_t count = 0;
-    if (depth > DEPTH_MAX || WEIR_REAL(cuGraphGetNodes)(graph, NULL, &count) != CUDA_SUCCESS)
-        return 0;
+    CUresult result = depth > DEPTH_MAX ? CUDA_ERROR_OUT_OF_MEMORY
+                                        : WEIR_REAL(cuGraphGetNodes)(graph, NULL, &count);
     size_t room_bytes = count * sizeof(CUgraphNode);
+    if (result != CUDA_SUCCESS || !count)
+        return result;
     if (count > NODES_FEW && !(nodes = weir_sys_map(room_bytes)))
-        return ENOMEM;
-    int rc = 0;
-    if (WEIR_REAL(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS)
-        rc = add_nodes(nodes, count, depth, needs);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = WEIR_REAL(cuGraphGetNodes)(graph, nodes, &count);
+    if (result == CUDA_SUCCESS)
+        result = add_nodes(nodes, count, depth, needs);
     if (nodes != few)
         weir_sys_unmap(nodes, room_bytes);
-    return rc;
+    return result;
 }
 
 // What a graph that is to be made executable needs. CUDA_SUCCESS and *state, NULL where nothing is
@@ -67,11 +72,12 @@ static CUresult look_into(CUgraph graph, struct weir_state **state,
         *state = NULL;
         return CUDA_SUCCESS;
     }
-    if (weir_lock_is_mine(&(*state)->lock) || add_graph(graph, 0, needs) != 0)
+    if (weir_lock_is_mine(&(*state)->lock))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = add_graph(graph, 0, needs);
     if (!needs->gpus)
         *state = NULL;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 // After a graph was made executable, or not. One that cannot be remembered is destroyed.

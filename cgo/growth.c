@@ -160,6 +160,8 @@ static uint64_t look(struct weir_growth *growth, int last) {
         wake(&state->reserves[growth->reserve]);
     if (differs)
         weir_reserve_settle(state, growth->reserve);
+    if (!known)
+        weir_loosen(state);  // it is charged once the driver tells
     return missing;
 }
 
