@@ -42,6 +42,7 @@ enum {
     CUDA_ERROR_INVALID_CONTEXT = 201,
     CUDA_ERROR_NOT_FOUND = 500,
     CUDA_ERROR_NOT_READY = 600,
+    CUDA_ERROR_NOT_SUPPORTED = 801,
 };
 
 // What cuThreadExchangeStreamCaptureMode takes. Relaxed: our own calls disturb no capture.

@@ -13,22 +13,28 @@ static uint64_t handle_of(CUmemoryPool pool) {
     return (uint64_t)(uintptr_t)pool;
 }
 
-// The device whose default pool it is, or WEIR_NO_INDEX.
-static uint32_t device_of_default(CUmemoryPool pool) {
+// The device whose default pool it is, or WEIR_NO_INDEX. *told: whether every device has said which
+// is its own, or that it has none.
+static uint32_t device_of_default(CUmemoryPool pool, int *told) {
     int count = 0;
-    WEIR_REAL(cuDeviceGetCount)(&count);
+    *told = WEIR_REAL(cuDeviceGetCount)(&count) == CUDA_SUCCESS;
     for (int i = 0; i < count && i < (int)WEIR_ORDINALS_MAX; i++) {
         CUmemoryPool of_device;
-        if (WEIR_REAL(cuDeviceGetDefaultMemPool)(&of_device, i) == CUDA_SUCCESS &&
-            of_device == pool)
+        CUresult result = WEIR_REAL(cuDeviceGetDefaultMemPool)(&of_device, i);
+        if (result == CUDA_SUCCESS && of_device == pool)
             return (uint32_t)i;
+        *told &= result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED;
     }
     return WEIR_NO_INDEX;
 }
 
 int weir_pool_know(struct weir_state *state, CUmemoryPool pool) {
-    uint32_t gpu = device_of_default(pool);
-    int rc = gpu == WEIR_NO_INDEX ? 0 : weir_gpu_know(state, (CUdevice)gpu);
+    int told, rc = 0;
+    uint32_t gpu = device_of_default(pool, &told);
+    if (gpu != WEIR_NO_INDEX)
+        rc = weir_gpu_know(state, (CUdevice)gpu);
+    else if (!told)
+        return ENODEV;
     return rc ? rc : weir_reserve_add(state, WEIR_KIND_POOL, handle_of(pool), gpu);
 }
 
@@ -82,9 +88,10 @@ static void leave_behind(CUmemoryPool pool, CUdevice device) {
 static CUresult destroy(CUmemoryPool pool) {
     struct weir_state *state;
     uint32_t gpu = WEIR_NO_INDEX, number = WEIR_NO_RESERVE;
+    int told;
     if (weir_enforced(&state))
         number = weir_reserve_find(state, WEIR_KIND_POOL, handle_of(pool), &gpu);
-    if (gpu == WEIR_NO_INDEX || device_of_default(pool) != WEIR_NO_INDEX) {
+    if (gpu == WEIR_NO_INDEX || device_of_default(pool, &told) != WEIR_NO_INDEX) {
         CUresult result = WEIR_REAL(cuMemPoolDestroy)(pool);
         if (result == CUDA_SUCCESS && number != WEIR_NO_RESERVE)
             weir_reserve_remove(state, number, handle_of(pool));
