@@ -6,6 +6,7 @@ package chaos
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 )
 
@@ -17,34 +18,43 @@ func (s *sequence) size(most int64) int64 {
 	return min(most, 1+s.random.Int64N(int64(2)<<magnitude))
 }
 
-// draw chooses the next act of a performer.
+// draw chooses the next act of a performer, on one of its GPUs.
 func (s *sequence) draw(p *performer) *request {
-	if !p.begun {
-		if s.random.IntN(8) == 0 {
-			return &request{text: "child " + fmt.Sprint(s.size(4*mib)), most: contextBytes + 4*mib, child: true}
+	gpu := p.gpus[s.random.IntN(len(p.gpus))]
+	if !p.begun[gpu] {
+		if !p.used && s.random.IntN(8) == 0 {
+			return &request{gpu: gpu, text: "child " + fmt.Sprint(s.size(4*mib)),
+				most: on(gpu, contextBytes+4*mib), child: true}
 		}
 		p.used = true
-		return &request{text: "init", most: contextBytes, done: func([]string) { p.begun = true }}
+		return &request{gpu: gpu, text: "init", most: on(gpu, contextBytes+p.library),
+			done: func([]string) { p.begun[gpu] = true }}
 	}
 	for {
 		var r *request
-		switch n := s.random.IntN(100); {
+		n := s.random.IntN(105)
+		if s.pools && s.random.IntN(2) == 0 {
+			n = 100
+		}
+		switch {
 		case n < 30:
 			r = s.giveBack(p)
 		case n < 50:
-			r = s.allocate(p)
+			r = s.allocate(p, gpu)
 		case n < 62:
-			r = s.allocateAsync(p)
+			r = s.allocateAsync(p, gpu)
 		case n < 70:
-			r = s.graph(p)
+			r = s.graph(p, gpu)
 		case n < 80:
-			r = s.created(p)
+			r = s.created(p, gpu)
 		case n < 88:
-			r = s.share(p)
+			r = s.share(p, gpu)
 		case n < 96:
-			r = s.code(p)
+			r = s.code(p, gpu)
+		case n < 100:
+			r = s.process(p, gpu)
 		default:
-			r = s.process(p)
+			r = s.sharePool(p, gpu)
 		}
 		if r != nil {
 			return r
@@ -52,173 +62,154 @@ func (s *sequence) draw(p *performer) *request {
 	}
 }
 
-func (s *sequence) allocate(p *performer) *request {
-	largest := s.stages[p.stage].cap
+func (s *sequence) allocate(p *performer, gpu int) *request {
+	largest := s.stages[p.stage].caps[gpu]
 	switch s.random.IntN(6) {
 	case 0, 1:
 		bytes := s.size(largest)
-		return &request{text: fmt.Sprint("plain ", bytes), most: roundUp(bytes, unitBytes),
-			done: p.keeps(thing{kind: "plain", bytes: bytes})}
+		return &request{gpu: gpu, text: fmt.Sprint("plain ", bytes), most: on(gpu, roundUp(bytes, unitBytes)),
+			done: p.keeps(gpu, thing{kind: "plain", bytes: bytes})}
 	case 2:
 		width, height := s.size(10000), s.size(500)
-		return &request{text: fmt.Sprintf("pitch %d %d", width, height),
-			most: roundUp(roundUp(width, unitBytes)*height, unitBytes), done: p.keeps(thing{kind: "pitch"})}
+		return &request{gpu: gpu, text: fmt.Sprintf("pitch %d %d", width, height),
+			most: on(gpu, roundUp(roundUp(width, unitBytes)*height, unitBytes)), done: p.keeps(gpu, thing{kind: "pitch"})}
 	case 3:
 		bytes := s.size(largest)
-		return &request{text: fmt.Sprint("managed ", bytes), most: roundUp(bytes, unitBytes),
-			done: p.keeps(thing{kind: "managed"})}
+		return &request{gpu: gpu, text: fmt.Sprint("managed ", bytes), most: on(gpu, roundUp(bytes, unitBytes)),
+			done: p.keeps(gpu, thing{kind: "managed"})}
 	case 4:
 		width, height := s.size(1500), s.size(1000)
 		if s.random.IntN(2) == 0 {
-			return &request{text: fmt.Sprintf("array %d %d", width, height),
-				most: roundUp(width*height*4, unitBytes), done: p.keeps(thing{kind: "array"})}
+			return &request{gpu: gpu, text: fmt.Sprintf("array %d %d", width, height),
+				most: on(gpu, roundUp(width*height*4, unitBytes)), done: p.keeps(gpu, thing{kind: "array"})}
 		}
 		depth := s.size(8)
-		return &request{text: fmt.Sprintf("array3d %d %d %d", width, height, depth),
-			most: roundUp(width*height*depth*8, unitBytes), done: p.keeps(thing{kind: "array"})}
+		return &request{gpu: gpu, text: fmt.Sprintf("array3d %d %d %d", width, height, depth),
+			most: on(gpu, roundUp(width*height*depth*8, unitBytes)), done: p.keeps(gpu, thing{kind: "array"})}
 	}
 	width, height := 16+s.size(1000), 16+s.size(1000)
 	levels, most := 1+s.random.Int64N(4), int64(0)
 	for level := range levels {
 		most += max(width>>level, 1) * max(height>>level, 1) * 8
 	}
-	return &request{text: fmt.Sprintf("mipmap %d %d %d", width, height, levels),
-		most: roundUp(most, unitBytes), done: p.keeps(thing{kind: "array"})}
+	return &request{gpu: gpu, text: fmt.Sprintf("mipmap %d %d %d", width, height, levels),
+		most: on(gpu, roundUp(most, unitBytes)), done: p.keeps(gpu, thing{kind: "array"})}
 }
 
 func isPool(o *thing) bool { return o.kind == "pool" }
 
-func (s *sequence) allocateAsync(p *performer) *request {
-	bytes, stream := s.size(s.stages[p.stage].cap), s.random.IntN(2)
-	pool := p.some(s.random, isPool)
-	switch {
-	case s.random.IntN(5) == 0:
-		return &request{text: "sync"}
-	case s.random.IntN(6) == 0:
-		if pool != nil && s.random.IntN(2) == 0 {
-			return &request{text: fmt.Sprint("trim ", pool.slot)}
-		}
-		return &request{text: "trim"}
-	case pool == nil && s.random.IntN(3) == 0:
-		threshold := s.random.Int64N(2) * s.size(8*mib)
-		return &request{text: fmt.Sprint("pool ", threshold), done: p.keeps(thing{kind: "pool"})}
-	case pool != nil && s.random.IntN(2) == 0:
-		return &request{text: fmt.Sprintf("pool-alloc %d %d %d", pool.slot, bytes, stream),
-			most: roundUp(bytes, poolChunk), pool: true,
-			done: p.keeps(thing{kind: "async", of: pool})}
+// withContext is mostly the GPU itself, at times another one that p has a context on.
+func (s *sequence) withContext(p *performer, gpu int) int {
+	other := p.gpus[s.random.IntN(len(p.gpus))]
+	if p.begun[other] && s.random.IntN(3) == 0 {
+		return other
 	}
-	return &request{text: fmt.Sprintf("async %d %d", bytes, stream), most: roundUp(bytes, poolChunk), pool: true,
-		done: p.keeps(thing{kind: "async"})}
+	return gpu
 }
 
-func (s *sequence) graph(p *performer) *request {
-	graph := p.some(s.random, func(o *thing) bool { return o.kind == "graph" })
+func (s *sequence) allocateAsync(p *performer, gpu int) *request {
+	bytes, stream := s.size(s.stages[p.stage].caps[gpu]), s.random.IntN(2)
+	switch {
+	case s.random.IntN(5) == 0:
+		return &request{gpu: gpu, text: "sync"}
+	case s.random.IntN(6) == 0:
+		if pool := p.onGPU(s.random, gpu, isPool); pool != nil && s.random.IntN(2) == 0 {
+			return &request{gpu: gpu, text: fmt.Sprint("trim ", pool.slot)}
+		}
+		return &request{gpu: gpu, text: "trim"}
+	case s.random.IntN(3) == 0:
+		return s.fromPool(p, gpu)
+	}
+	return &request{gpu: gpu, text: fmt.Sprintf("async %d %d", bytes, stream),
+		most: on(gpu, roundUp(bytes, poolChunk)), pool: true, done: p.keeps(gpu, thing{kind: "async"})}
+}
+
+// fromPool allocates from a pool that the performer made, or makes one.
+func (s *sequence) fromPool(p *performer, gpu int) *request {
+	pool := p.onGPU(s.random, gpu, isPool)
+	if pool == nil || s.random.IntN(6) == 0 {
+		threshold := s.random.Int64N(2) * s.size(8*mib)
+		return &request{gpu: gpu, text: fmt.Sprint("pool ", threshold), done: p.keeps(gpu, thing{kind: "pool"})}
+	}
+	via, bytes := s.withContext(p, gpu), s.size(s.stages[p.stage].caps[gpu])
+	return &request{gpu: via, text: fmt.Sprintf("pool-alloc %d %d %d", pool.slot, bytes, s.random.IntN(2)),
+		most: on(gpu, roundUp(bytes, poolChunk)), pool: true,
+		done: p.keepsVia(via, thing{kind: "async", gpu: gpu, of: pool})}
+}
+
+func (s *sequence) graph(p *performer, gpu int) *request {
+	graph := p.onGPU(s.random, gpu, func(o *thing) bool { return o.kind == "graph" })
 	if graph == nil || s.random.IntN(3) == 0 {
 		how := []string{"captured", "freed", "left"}[s.random.IntN(3)]
-		bytes := s.size(s.stages[p.stage].cap / 2)
-		return &request{text: fmt.Sprintf("graph %s %d", how, bytes),
-			done: p.keeps(thing{kind: "graph", bytes: bytes})}
+		bytes := s.size(s.stages[p.stage].caps[gpu] / 2)
+		return &request{gpu: gpu, text: fmt.Sprintf("graph %s %d", how, bytes),
+			done: p.keeps(gpu, thing{kind: "graph", bytes: bytes})}
 	}
-	return &request{text: fmt.Sprintf("launch %d %d", graph.slot, s.random.IntN(2)),
-		most: roundUp(graph.bytes, poolChunk), pool: true}
+	return &request{gpu: gpu, text: fmt.Sprintf("launch %d %d", graph.slot, s.random.IntN(2)),
+		most: on(gpu, roundUp(graph.bytes, poolChunk)), pool: true}
 }
 
 func isHandle(o *thing) bool { return o.kind == "handle" }
 
-func (s *sequence) created(p *performer) *request {
-	handle := p.some(s.random, isHandle)
-	mapping := p.some(s.random, func(o *thing) bool { return o.kind == "mapping" })
+func (s *sequence) created(p *performer, gpu int) *request {
+	handle := p.onGPU(s.random, gpu, isHandle)
+	mapping := p.onGPU(s.random, gpu, func(o *thing) bool { return o.kind == "mapping" })
 	switch s.random.IntN(4) {
 	case 0:
 		if handle != nil {
-			return &request{text: fmt.Sprint("map ", handle.slot),
-				done: p.keeps(thing{kind: "mapping", bytes: handle.bytes})}
+			return &request{gpu: gpu, text: fmt.Sprint("map ", handle.slot),
+				done: p.keeps(gpu, thing{kind: "mapping", bytes: handle.bytes})}
 		}
 	case 1:
 		if mapping != nil {
-			return &request{text: fmt.Sprint("retain ", mapping.slot),
-				done: p.keeps(thing{kind: "handle", bytes: mapping.bytes})}
+			return &request{gpu: gpu, text: fmt.Sprint("retain ", mapping.slot),
+				done: p.keeps(gpu, thing{kind: "handle", bytes: mapping.bytes})}
 		}
 	}
-	bytes := roundUp(s.size(s.stages[p.stage].cap), pageBytes)
-	return &request{text: fmt.Sprint("create ", bytes), most: bytes,
-		done: p.keeps(thing{kind: "handle", bytes: bytes})}
+	bytes := roundUp(s.size(s.stages[p.stage].caps[gpu]), pageBytes)
+	return &request{gpu: gpu, text: fmt.Sprint("create ", bytes), most: on(gpu, bytes),
+		done: p.keeps(gpu, thing{kind: "handle", bytes: bytes})}
 }
 
-// share exports, or imports what another performer has exported.
-func (s *sequence) share(p *performer) *request {
-	if s.random.IntN(2) == 0 {
-		o := p.some(s.random, func(o *thing) bool {
-			return o.kind == "handle" && o.fd == 0 || o.kind == "plain" && o.ipc == ""
-		})
-		switch {
-		case o == nil:
-			return nil
-		case o.kind == "plain":
-			return &request{text: fmt.Sprint("ipc ", o.slot), done: func(words []string) { o.ipc = words[1] }}
-		}
-		return &request{text: fmt.Sprint("fd ", o.slot),
-			done: func(words []string) { o.fd, _ = strconv.Atoi(words[1]) }}
-	}
-	from := s.idle(p)
-	if from == nil {
-		return nil
-	}
-	o := from.some(s.random, func(o *thing) bool {
-		return o.fd > 0 || o.kind == "plain" && o.ipc != "" && !p.opened[o.ipc]
-	})
-	switch {
-	case o == nil:
-		return nil
-	case o.kind == "plain":
-		return &request{text: "open " + o.ipc, also: from, done: func(words []string) {
-			p.opened[o.ipc] = true
-			p.keeps(thing{kind: "opened", ipc: o.ipc})(words)
-		}}
-	}
-	return &request{text: fmt.Sprintf("import %d %d %d", from.pid, o.fd, o.bytes), also: from,
-		done: p.keeps(thing{kind: "handle", bytes: o.bytes})}
-}
-
-func (s *sequence) code(p *performer) *request {
+func (s *sequence) code(p *performer, gpu int) *request {
 	which := s.random.IntN(len(s.modules))
 	bytes := []int64{16, 300_000, 2 << 20}[which] + 2*unitBytes
 	switch s.random.IntN(5) {
 	case 0:
-		return &request{text: "module " + s.modules[which], most: roundUp(bytes, unitBytes),
-			done: p.keeps(thing{kind: "module"})}
+		return &request{gpu: gpu, text: "module " + s.modules[which], most: on(gpu, roundUp(bytes, unitBytes)),
+			done: p.keeps(gpu, thing{kind: "module"})}
 	case 1:
 		bytes = roundUp(bytes, unitBytes)
-		return &request{text: "library " + s.modules[which], most: bytes * int64(1+p.extra),
+		return &request{gpu: gpu, text: "library " + s.modules[which], most: p.everywhere(bytes),
 			done: func(words []string) {
 				p.library += bytes
-				p.keeps(thing{kind: "library", bytes: bytes})(words)
+				p.keeps(gpu, thing{kind: "library", bytes: bytes})(words)
 			}}
 	case 2:
-		if p.extra >= 3 {
+		if p.extra[gpu] >= 3 {
 			return nil
 		}
-		return &request{text: "context", most: contextBytes + p.library, done: func(words []string) {
-			p.extra++
-			p.keeps(thing{kind: "context"})(words)
+		return &request{gpu: gpu, text: "context", most: on(gpu, contextBytes+p.library), done: func(words []string) {
+			p.extra[gpu]++
+			p.keeps(gpu, thing{kind: "context"})(words)
 		}}
 	case 3:
 		heap := s.random.Int64N(12 * mib)
-		return &request{text: fmt.Sprint("limit 2 ", heap), most: max(0, roundUp(heap-8*mib, unitBytes))}
+		return &request{gpu: gpu, text: fmt.Sprint("limit 2 ", heap), most: on(gpu, max(0, roundUp(heap-8*mib, unitBytes)))}
 	}
 	if s.random.IntN(2) == 0 {
 		fifo := 1024 + s.random.Int64N(3*mib)
-		return &request{text: fmt.Sprint("limit 1 ", fifo), most: max(0, roundUp(fifo-mib, unitBytes))}
+		return &request{gpu: gpu, text: fmt.Sprint("limit 1 ", fifo), most: on(gpu, max(0, roundUp(fifo-mib, unitBytes)))}
 	}
 	const threads = 56 * 2048
 	stack := 1024 + 16*s.random.Int64N(4)
-	return &request{text: fmt.Sprint("limit 0 ", stack), most: (stack - 1024) * threads}
+	return &request{gpu: gpu, text: fmt.Sprint("limit 0 ", stack), most: on(gpu, (stack-1024)*threads)}
 }
 
-// process forks, or ends the first context.
-func (s *sequence) process(p *performer) *request {
+// process forks, or ends the first context on a GPU.
+func (s *sequence) process(p *performer, gpu int) *request {
 	if s.random.IntN(2) == 0 {
-		return &request{text: "hold", done: func(words []string) {
+		return &request{gpu: gpu, text: "hold", done: func(words []string) {
 			pid, _ := strconv.Atoi(words[1])
 			p.holders = append(p.holders, pid)
 		}}
@@ -227,26 +218,37 @@ func (s *sequence) process(p *performer) *request {
 		switch o.kind {
 		case "plain", "pitch", "managed", "array", "module", "opened":
 		default:
-			return nil
+			if o.gpu == gpu || o.via == gpu || o.kind == "library" {
+				return nil
+			}
 		}
 	}
-	return &request{text: "leave", done: func([]string) {
-		p.begun, p.things, p.opened, p.library = false, nil, map[string]bool{}, 0
+	return &request{gpu: gpu, text: "leave", done: func([]string) {
+		p.begun[gpu] = false
+		p.things = slices.DeleteFunc(p.things, func(o *thing) bool {
+			if o.gpu == gpu && o.kind == "opened" {
+				delete(p.opened, o.ipc)
+			}
+			return o.gpu == gpu
+		})
 	}}
 }
 
+// giveBack frees something. A pool may go before what came out of it.
 func (s *sequence) giveBack(p *performer) *request {
-	o := p.some(s.random, func(o *thing) bool { return o.uses == 0 })
+	o := p.some(s.random, func(o *thing) bool {
+		return o.lent == 0 && (o.uses == 0 || s.random.IntN(20) == 0)
+	})
 	if o == nil {
 		return nil
 	}
 	if o.fd > 0 {
-		return &request{text: fmt.Sprint("close-fd ", o.fd), done: func([]string) { o.fd = 0 }}
+		return &request{gpu: o.via, text: fmt.Sprint("close-fd ", o.fd), done: func([]string) { o.fd = 0 }}
 	}
-	return &request{text: fmt.Sprint("free ", o.slot), done: func([]string) {
+	return &request{gpu: o.via, text: fmt.Sprint("free ", o.slot), done: func([]string) {
 		switch o.kind {
 		case "context":
-			p.extra--
+			p.extra[o.gpu]--
 		case "library":
 			p.library -= o.bytes
 		case "opened":

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,25 +19,46 @@ import (
 // thing is what a performer has in one of its slots.
 type thing struct {
 	kind  string
+	gpu   int // where its memory is
+	via   int // whose context it was made in, and is to be given back in
 	slot  int
 	bytes int64
-	fd    int    // of a handle: its descriptor, 0: none
-	ipc   string // of plain memory: its handle for others, "": none
-	uses  int    // of a pool or handle: what else needs it
-	of    *thing // the pool or handle that this one uses
+	fd    int    // of a handle or pool: its descriptor, 0: none
+	ipc   string // of memory: its handle for others, "": none
+	uses  int    // of a pool: what else needs it
+	of    *thing // the pool that this one comes from
+	lent  int    // of memory out of a pool: how many others have imported it
+	// Of a pool, or memory out of it, that was imported: what it is for its exporter.
+	source *thing
 }
 
-// request is a command, the most that it may add to the charge, and what becomes of it.
+// amounts are bytes on each GPU.
+type amounts [gpusMax]int64
+
+// on is an amount on one GPU.
+func on(gpu int, bytes int64) (a amounts) {
+	a[gpu] = bytes
+	return a
+}
+
+func (a *amounts) add(other amounts) {
+	for gpu := range a {
+		a[gpu] += other[gpu]
+	}
+}
+
+// request is a command for a GPU, the most that it may add to the charges, and what becomes of it.
 type request struct {
+	gpu   int
 	text  string
-	most  int64
+	most  amounts
 	done  func(words []string) // when it was granted
 	also  *performer           // who must stand still meanwhile
 	child bool                 // a child does it
 	pool  bool                 // it may be over the cap for the length of the call
 	// The most that its container can have used at any moment since it was told: one that was stopped
 	// amid its call may have been answered long before it says so.
-	atMost int64
+	atMost amounts
 }
 
 type performer struct {
@@ -45,13 +67,14 @@ type performer struct {
 	lines   *bufio.Reader
 	pid     int
 	pidfd   int
-	begun   bool // has a context
-	used    bool // has used the driver
+	gpus    []int         // that it may use
+	begun   [gpusMax]bool // has a context
+	used    bool          // has used the driver
 	stopped bool
 	pending *request // its answer has not come yet
 	things  []*thing
 	opened  map[string]bool // IPC handles
-	extra   int             // contexts beside the first
+	extra   [gpusMax]int    // contexts beside the first
 	library int64           // bytes of code that each context of it has
 	holders []int           // children that hold what they inherited
 }
@@ -64,7 +87,11 @@ func (s *sequence) newPerformer(stage int) *performer {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &performer{stage: stage, conn: conn, lines: bufio.NewReader(conn), opened: map[string]bool{}}
+	p := &performer{stage: stage, conn: conn, lines: bufio.NewReader(conn), gpus: s.gpus, opened: map[string]bool{}}
+	if s.random.IntN(2) == 0 {
+		one := s.random.IntN(len(s.gpus))
+		p.gpus = s.gpus[one : one+1]
+	}
 	s.tell(p, &request{text: "pid"})
 	words := s.answer(p)
 	p.pending = nil
@@ -82,11 +109,12 @@ func (s *sequence) newPerformer(stage int) *performer {
 
 func (s *sequence) tell(p *performer, r *request) {
 	s.t.Helper()
-	s.note("%s%d: %s", s.stages[p.stage].name, p.pid, r.text)
+	text := fmt.Sprintf("@%d %s", r.gpu, r.text)
+	s.note("%s%d: %s", s.stages[p.stage].name, p.pid, text)
 	if r.pool {
-		s.watch.allow(r.most)
+		s.watch.allow(r.most, 1)
 	}
-	if _, err := fmt.Fprintln(p.conn, r.text); err != nil {
+	if _, err := fmt.Fprintln(p.conn, text); err != nil {
 		s.fatal("telling performer %d: %v", p.pid, err)
 	}
 	p.pending = r
@@ -95,7 +123,7 @@ func (s *sequence) tell(p *performer, r *request) {
 // settled ends what a performer was told to do.
 func (s *sequence) settled(p *performer) {
 	if p.pending != nil && p.pending.pool {
-		s.watch.allow(-p.pending.most)
+		s.watch.allow(p.pending.most, -1)
 	}
 	p.pending = nil
 }
@@ -141,7 +169,39 @@ func (s *sequence) gone(p *performer) {
 			break
 		}
 	}
+	for _, o := range p.things {
+		o.returned()
+	}
 	s.holders = append(s.holders, p.holders...)
+}
+
+// lends tells whether others have imported memory out of p's pools. What is shared so must outlive
+// its imports.
+func (p *performer) lends() bool {
+	return slices.ContainsFunc(p.things, func(o *thing) bool { return o.lent > 0 })
+}
+
+// returned: what was imported is imported no more.
+func (o *thing) returned() {
+	if o.kind == "pooled" {
+		o.source.lent--
+	}
+}
+
+// everywhere is what the same in each context of p takes.
+func (p *performer) everywhere(bytes int64) (a amounts) {
+	for gpu := range a {
+		a[gpu] = bytes * int64(p.extra[gpu])
+		if p.begun[gpu] {
+			a[gpu] += bytes
+		}
+	}
+	return a
+}
+
+// onGPU chooses among the things on a GPU.
+func (p *performer) onGPU(random *rand.Rand, gpu int, wanted func(*thing) bool) *thing {
+	return p.some(random, func(o *thing) bool { return o.gpu == gpu && wanted(o) })
 }
 
 func (p *performer) some(random *rand.Rand, wanted func(*thing) bool) *thing {
@@ -157,12 +217,22 @@ func (p *performer) some(random *rand.Rand, wanted func(*thing) bool) *thing {
 	return found[random.IntN(len(found))]
 }
 
-// keeps returns what remembers a new thing, whose slot is the answer.
-func (p *performer) keeps(o thing) func([]string) {
+// keeps returns what remembers a new thing on the GPU, whose slot is the answer.
+func (p *performer) keeps(gpu int, o thing) func([]string) {
+	o.gpu, o.via = gpu, gpu
+	return p.keepsVia(gpu, o)
+}
+
+// keepsVia is keeps for a thing that was made in the context of another GPU than its own.
+func (p *performer) keepsVia(via int, o thing) func([]string) {
+	o.via = via
 	return func(words []string) {
 		o.slot, _ = strconv.Atoi(words[1])
 		if o.of != nil {
 			o.of.uses++
+		}
+		if o.kind == "pooled" {
+			o.source.lent++
 		}
 		p.things = append(p.things, &o)
 	}
@@ -178,4 +248,5 @@ func (p *performer) drops(o *thing) {
 	if o.of != nil {
 		o.of.uses--
 	}
+	o.returned()
 }

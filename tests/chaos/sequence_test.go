@@ -22,8 +22,10 @@ type sequence struct {
 	transcript []string
 	totals     map[string]int
 	watch      *cardWatch
-	used       []int64 // of the containers, when they were last compared
-	crossed    bool    // memory was imported across containers: only sums can be compared
+	gpus       []int     // that are used
+	used       []amounts // of the containers, when they were last compared
+	pools      bool      // mostly about pools that are shared
+	crossed    bool      // memory was imported across containers: only sums can be compared
 }
 
 func (s *sequence) note(format string, arguments ...any) {
@@ -43,9 +45,14 @@ func (s *sequence) story(format string, arguments ...any) string {
 
 // idle chooses a performer other than p that answers and has nothing to do, or none.
 func (s *sequence) idle(p *performer) *performer {
+	return s.idleThat(p, func(*performer) bool { return true })
+}
+
+// idleThat is idle among those that are as wanted.
+func (s *sequence) idleThat(p *performer, wanted func(*performer) bool) *performer {
 	var idle []*performer
 	for _, other := range s.cast {
-		if other != p && other.pending == nil && !other.stopped && !s.needed(other) {
+		if other != p && other.pending == nil && !other.stopped && !s.needed(other) && wanted(other) {
 			idle = append(idle, other)
 		}
 	}
@@ -65,12 +72,16 @@ func (s *sequence) needed(p *performer) bool {
 func (s *sequence) play() {
 	s.t.Helper()
 	for _, stage := range s.stages {
-		s.setCap(stage, mib*(2+s.random.Int64N(30)))
-		s.note("%s has a cap of %d", stage.name, stage.cap)
+		s.setCaps(stage, amounts{mib * (2 + s.random.Int64N(30)), mib * (2 + s.random.Int64N(30))})
+		s.note("%s has caps of %d", stage.name, stage.caps)
 	}
-	s.used = make([]int64, len(s.stages))
-	containers := 1 + s.random.IntN(2)
-	for range 1 + s.random.IntN(8) {
+	s.used = make([]amounts, len(s.stages))
+	s.gpus = [][]int{{0}, {1}, {0, 1}, {0, 1}}[s.random.IntN(4)]
+	containers, most := 1+s.random.IntN(2), 8
+	if s.pools = s.random.IntN(3) == 0; s.pools {
+		most = 4
+	}
+	for range 1 + s.random.IntN(most) {
 		s.cast = append(s.cast, s.newPerformer(s.random.IntN(containers)))
 	}
 	s.watch = s.startWatch()
@@ -102,15 +113,15 @@ func (s *sequence) end() {
 	}
 	s.Eventually(func() string {
 		used, charged := s.charges()
-		card, _ := s.onCard()
+		cards, _ := s.onCards()
 		for i := range used {
-			if used[i] != 0 || charged[i] != 0 {
+			if used[i] != (amounts{}) || charged[i] != (amounts{}) {
 				return s.story("all have ended, and %s uses %d bytes, is charged %d", s.stages[i].name,
 					used[i], charged[i])
 			}
 		}
-		if card != 0 {
-			return s.story("all have ended, and the card's books say %d bytes", card)
+		if cards != (amounts{}) {
+			return s.story("all have ended, and the cards' books say %d bytes", cards)
 		}
 		return ""
 	})
@@ -128,13 +139,15 @@ func (s *sequence) round() {
 	atMost := slices.Clone(s.used)
 	for _, p := range s.cast {
 		if p.pending != nil {
-			atMost[p.stage] += p.pending.most
+			atMost[p.stage].add(p.pending.most)
 		}
 	}
 	busy := s.chooseActors(atMost)
 	for _, p := range s.cast {
 		if p.pending != nil {
-			p.pending.atMost = max(p.pending.atMost, atMost[p.stage])
+			for gpu, bytes := range atMost[p.stage] {
+				p.pending.atMost[gpu] = max(p.pending.atMost[gpu], bytes)
+			}
 		}
 	}
 	for _, p := range busy {
@@ -142,12 +155,12 @@ func (s *sequence) round() {
 		if p.pending == nil {
 			continue
 		}
-		switch s.random.IntN(40) {
-		case 0:
+		switch n := s.random.IntN(40); {
+		case n == 0 && !p.lends():
 			s.totals["killed amid a call"]++
 			s.signal(p, syscall.SIGKILL)
 			s.gone(p)
-		case 1, 2:
+		case n == 1 || n == 2:
 			s.totals["stopped amid a call"]++
 			s.signal(p, syscall.SIGSTOP)
 			p.stopped = true
@@ -163,7 +176,7 @@ func (s *sequence) round() {
 }
 
 // chooseActors tells one to four performers what to do, and adds what they ask for to atMost.
-func (s *sequence) chooseActors(atMost []int64) []*performer {
+func (s *sequence) chooseActors(atMost []amounts) []*performer {
 	s.t.Helper()
 	var busy []*performer
 	for range 1 + s.random.IntN(4) {
@@ -175,7 +188,7 @@ func (s *sequence) chooseActors(atMost []int64) []*performer {
 		if r.also != nil {
 			s.crossed = s.crossed || r.also.stage != p.stage
 		}
-		atMost[p.stage] += r.most
+		atMost[p.stage].add(r.most)
 		s.tell(p, r)
 		busy = append(busy, p)
 	}
@@ -196,9 +209,9 @@ func (s *sequence) finish(p *performer) {
 		}
 	case slices.Equal(words, []string{"error", strconv.Itoa(outOfMemory)}):
 		s.totals["refused"]++
-		if limit := s.stages[p.stage].cap; r.atMost <= limit {
+		if caps := s.stages[p.stage].caps; fits(r, caps) {
 			s.fatal("performer %d is refused %q, and with all that was asked for %d of %d bytes would be used",
-				p.pid, r.text, r.atMost, limit)
+				p.pid, r.text, r.atMost, caps)
 		}
 	case r.child && p.used && slices.Equal(words, []string{"error", "3"}):
 		// A child of a process that has used the driver must not: CUDA_ERROR_NOT_INITIALIZED.
@@ -207,16 +220,30 @@ func (s *sequence) finish(p *performer) {
 	}
 }
 
+// fits tells whether a request keeps within the caps of all GPUs that it may take memory of.
+func fits(r *request, caps amounts) bool {
+	for gpu, limit := range caps {
+		if (r.most[gpu] > 0 || gpu == r.gpu) && r.atMost[gpu] > limit {
+			return false
+		}
+	}
+	return true
+}
+
 // disturb stops, continues and kills performers that stand still, and brings in new ones.
 func (s *sequence) disturb() {
 	s.t.Helper()
 	for _, p := range slices.Clone(s.cast) {
-		switch n := s.random.IntN(30); {
+		n := s.random.IntN(30)
+		if s.pools { // for which performers have to live longer
+			n += s.random.IntN(2)
+		}
+		switch {
 		case p.stopped && n < 10:
 			s.signal(p, syscall.SIGCONT)
 			p.stopped = false
 		case s.needed(p):
-		case n == 0:
+		case n == 0 && !p.lends():
 			s.totals["killed"]++
 			s.signal(p, syscall.SIGKILL)
 			s.gone(p)
@@ -248,8 +275,11 @@ func (s *sequence) compare() {
 	end := time.Now().Add(patience)
 	for {
 		used, charged := s.charges()
-		card, each := s.onCard()
-		wrong := s.compareOnce(used, charged, card, each, amid)
+		cards, each := s.onCards()
+		wrong := ""
+		for gpu := 0; gpu < gpusMax && wrong == ""; gpu++ {
+			wrong = s.compareOnce(gpu, used, charged, cards[gpu], each, amid)
+		}
 		if wrong == "" {
 			s.used = used
 			return
@@ -261,27 +291,28 @@ func (s *sequence) compare() {
 	}
 }
 
-func (s *sequence) compareOnce(used, charged []int64, card int64, each map[int]int64, amid bool) string {
+func (s *sequence) compareOnce(gpu int, used, charged []amounts, card int64, each map[int]amounts, amid bool) string {
 	var sum int64
 	for i, stage := range s.stages {
-		sum += used[i]
-		if charged[i] > stage.cap || used[i] > charged[i] {
-			return fmt.Sprintf("%s uses %d bytes, is charged %d, and its cap is %d", stage.name, used[i],
-				charged[i], stage.cap)
+		use, charge := used[i][gpu], charged[i][gpu]
+		sum += use
+		if charge > stage.caps[gpu] || use > charge {
+			return fmt.Sprintf("%s uses %d bytes of GPU %d, is charged %d, and its cap is %d", stage.name, use,
+				gpu, charge, stage.caps[gpu])
 		}
 		var own int64
 		for _, p := range s.cast {
 			if p.stage == i {
-				own += each[p.pid]
+				own += each[p.pid][gpu]
 			}
 		}
-		if !s.crossed && !amid && own != used[i] {
-			return fmt.Sprintf("%s uses %d bytes by the agent, %d by the card's books: %v", stage.name,
-				used[i], own, each)
+		if !s.crossed && !amid && own != use {
+			return fmt.Sprintf("%s uses %d bytes of GPU %d by the agent, %d by the card's books: %v", stage.name,
+				use, gpu, own, each)
 		}
 	}
 	if !amid && sum != card {
-		return fmt.Sprintf("%d bytes are used by the agent, %d by the card's books", sum, card)
+		return fmt.Sprintf("%d bytes of GPU %d are used by the agent, %d by the card's books", sum, gpu, card)
 	}
 	return ""
 }

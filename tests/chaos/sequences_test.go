@@ -1,9 +1,9 @@
 package chaos
 
-// Random sequences of calls over all kinds of device memory, by up to eight processes of one or two
-// containers that fork, are stopped and are killed. What must hold after every round: the agent's
-// charge is what the simulated card's own books say, and within the cap; nothing that fits was
-// refused; and when all have ended, both are nothing.
+// Random sequences of calls over all kinds of device memory, on one or both of two GPUs, by up to eight
+// processes of one or two containers that fork, are stopped and are killed. What must hold of each GPU
+// after every round: the agent's charge is what the simulated card's own books say, and within the
+// cap; nothing that fits was refused; and when all have ended, both are nothing.
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,7 @@ import (
 )
 
 const (
+	gpusMax      = 2
 	contextBytes = mib / 4
 	poolChunk    = mib
 	pageBytes    = mib / 16 // granularity of created memory
@@ -32,7 +34,7 @@ const (
 type container struct {
 	name   string
 	socket string
-	cap    int64
+	caps   amounts
 }
 
 // theatre is the node that all sequences use, one after the other.
@@ -47,7 +49,8 @@ type theatre struct {
 
 func openTheatre(t *testing.T) *theatre {
 	t.Helper()
-	machine := node.Machine("512MiB", "256KiB") + "pool_chunk = \"1MiB\"\nuvm_page = \"64KiB\"\n"
+	more := "pool_chunk = \"1MiB\"\nuvm_page = \"64KiB\"\ncount = 2\n"
+	machine := node.Machine("512MiB", "256KiB") + more
 	n := node.Start(t, node.Options{Machine: machine, CountContext: true})
 	running, err := sim.Open(n.SimDir)
 	if err != nil {
@@ -79,34 +82,39 @@ func openTheatre(t *testing.T) *theatre {
 	// The first context of all is charged when it has been made and measured; let that be over.
 	first := n.Acrobat(node.RunOptions{Name: "first", Memory: "1MiB"})
 	first.OK("init")
+	first.OK("@1 init")
 	first.Kill()
 	return th
 }
 
-// setCap gives a container another cap for the next sequence.
-func (th *theatre) setCap(s *container, bytes int64) {
+// setCaps gives a container other caps for the next sequence.
+func (th *theatre) setCaps(s *container, caps amounts) {
 	th.t.Helper()
-	change := control.CapsChange{Set: control.Caps{MemoryBytes: &bytes}}
+	byGPU := map[string]int64{}
+	for gpu, bytes := range caps {
+		byGPU[strconv.Itoa(gpu)] = bytes
+	}
+	change := control.CapsChange{Set: control.Caps{MemoryByGPU: byGPU}}
 	if _, err := th.control.ChangeCaps(context.Background(), s.name, change); err != nil {
 		th.t.Fatal(err)
 	}
-	s.cap = bytes
+	s.caps = caps
 }
 
 // charges of the containers by the agent: what is used, and with credit.
-func (th *theatre) charges() (used, charged []int64) {
+func (th *theatre) charges() (used, charged []amounts) {
 	th.t.Helper()
 	all, err := th.control.Containers(context.Background())
 	if err != nil {
 		th.t.Fatal(err)
 	}
-	used, charged = make([]int64, len(th.stages)), make([]int64, len(th.stages))
+	used, charged = make([]amounts, len(th.stages)), make([]amounts, len(th.stages))
 	for i, s := range th.stages {
 		for _, c := range all {
 			if c.Name == s.name {
 				for _, gpu := range c.GPUs {
-					used[i] += gpu.UsedBytes
-					charged[i] += gpu.ChargedBytes
+					used[i][gpu.Index] += gpu.UsedBytes
+					charged[i][gpu.Index] += gpu.ChargedBytes
 				}
 			}
 		}
@@ -114,32 +122,36 @@ func (th *theatre) charges() (used, charged []int64) {
 	return used, charged
 }
 
-// onCard is what the card's own books say of all, and of each process: managed memory counts where it
+// onCards is what the cards' own books say of all, and of each process: managed memory counts where it
 // was allocated, wherever it lies.
-func (th *theatre) onCard() (all int64, each map[int]int64) {
+func (th *theatre) onCards() (all amounts, each map[int]amounts) {
 	th.t.Helper()
 	books, err := th.machine.Books()
 	if err != nil {
 		th.t.Fatal(err)
 	}
-	gpu := books.GPUs[0]
-	all, each = gpu.UsedBytes-gpu.ResidentBytes, map[int]int64{}
-	for _, p := range gpu.Processes {
-		if p.Alive {
-			all += p.Managed.AllocatedBytes
-			each[p.PID] = p.AllocatedBytes + p.ContextBytes + p.Managed.AllocatedBytes
+	each = map[int]amounts{}
+	for i, gpu := range books.GPUs {
+		all[i] = gpu.UsedBytes - gpu.ResidentBytes
+		for _, p := range gpu.Processes {
+			if p.Alive {
+				all[i] += p.Managed.AllocatedBytes
+				own := each[p.PID]
+				own[i] = p.AllocatedBytes + p.ContextBytes + p.Managed.AllocatedBytes
+				each[p.PID] = own
+			}
 		}
 	}
 	return all, each
 }
 
-// cardWatch looks at the card all the time. A pool may be over the cap by one request for the length of
+// cardWatch looks at the cards all the time. A pool may be over the cap by one request for the length of
 // one call, so each such request in flight is allowed for; what is seen while that changes is not
 // judged.
 type cardWatch struct {
 	machine *sim.Running
-	caps    int64
-	allowed atomic.Int64 // for requests in flight
+	caps    amounts
+	allowed [gpusMax]atomic.Int64 // for requests in flight
 	changes atomic.Int64
 	over    string // what was seen, when it has stopped
 	stop    chan struct{}
@@ -149,7 +161,7 @@ type cardWatch struct {
 func (th *theatre) startWatch() *cardWatch {
 	w := &cardWatch{machine: th.machine, stop: make(chan struct{})}
 	for _, s := range th.stages {
-		w.caps += s.cap
+		w.caps.add(s.caps)
 	}
 	w.done.Go(w.look)
 	return w
@@ -162,21 +174,29 @@ func (w *cardWatch) look() {
 			return
 		case <-time.After(time.Millisecond):
 		}
-		changes, allowed := w.changes.Load(), w.allowed.Load()
+		var allowed amounts
+		changes := w.changes.Load()
+		for gpu := range allowed {
+			allowed[gpu] = w.allowed[gpu].Load()
+		}
 		books, err := w.machine.Books()
 		if err != nil || changes != w.changes.Load() {
 			continue
 		}
-		if used := books.GPUs[0].UsedBytes - books.GPUs[0].ResidentBytes; used > w.caps+allowed {
-			w.over = fmt.Sprintf("%d bytes were on the card, under caps of %d in all, with pools' requests of %d",
-				used, w.caps, allowed)
+		for i, gpu := range books.GPUs {
+			if used := gpu.UsedBytes - gpu.ResidentBytes; used > w.caps[i]+allowed[i] {
+				w.over = fmt.Sprintf("%d bytes were on card %d, under caps of %d in all, with pools' requests of %d",
+					used, i, w.caps[i], allowed[i])
+			}
 		}
 	}
 }
 
-// allow makes room for a request, or with a negative number takes that back.
-func (w *cardWatch) allow(bytes int64) {
-	w.allowed.Add(bytes)
+// allow makes room for a request, or with a sign of -1 takes that back.
+func (w *cardWatch) allow(bytes amounts, sign int64) {
+	for gpu, n := range bytes {
+		w.allowed[gpu].Add(sign * n)
+	}
 	w.changes.Add(1)
 }
 
@@ -203,9 +223,10 @@ func TestRandomSequences(t *testing.T) {
 		s.play()
 	}
 	t.Logf("%d sequences in %s: %v", sequences, time.Since(start).Round(time.Second), totals)
-	for _, what := range []string{"refused", "killed", "killed amid a call", "stopped", "stopped amid a call"} {
+	for _, what := range []string{"refused", "killed", "killed amid a call", "stopped", "stopped amid a call",
+		"imported out of a pool"} {
 		if limit >= time.Minute && totals[what] == 0 {
-			t.Errorf("nobody was %s", what)
+			t.Errorf("nothing was %s", what)
 		}
 	}
 	th.AgentAlive()

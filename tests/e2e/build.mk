@@ -26,8 +26,8 @@ $(E2E_OUT)/puppet: $(addprefix $(E2E_DIR)/,puppet.c puppet_context.c puppet_shar
   $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -ldl -lpthread
 
-$(E2E_OUT)/acrobat: $(addprefix $(E2E_DIR)/,acrobat.c acrobat_memory.c acrobat_context.c acrobat_exports.c \
-  acrobat.h) $(E2E_HEADERS) \
+$(E2E_OUT)/acrobat: $(addprefix $(E2E_DIR)/,acrobat.c acrobat_memory.c acrobat_pool.c acrobat_context.c \
+  acrobat_exports.c acrobat.h) $(E2E_HEADERS) \
   $(wildcard tests/sim/driver/cuda_*abi.h) \
   tests/sim/driver/test/test_fatbin.h $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER)

@@ -2,8 +2,10 @@
 // random sequences. One program is one container's stage.
 //
 // acrobat SOCKET listens there and says "ready". Every connection gets a process of its own, forked
-// and not executed anew, which reads one command a line and answers each with one line. The stage
-// itself never uses CUDA; it ends with its own input, and all its processes with it.
+// and not executed anew, which reads one command a line and answers each with one line. A first
+// word
+// "@N" is the device that the command is for; without it, 0 or what was current. The stage itself
+// never uses CUDA; it ends with its own input, and all its processes with it.
 #define _GNU_SOURCE
 #include "acrobat.h"
 
@@ -22,6 +24,8 @@
 #include <unistd.h>
 
 enum { SLOTS_MAX = 1024, WORDS_MAX = 8, LINE_BYTES = 1024 };
+
+int gpu_now;
 
 static int connection = -1;
 static int lifeline;  // ends with the stage
@@ -49,11 +53,29 @@ uint64_t number_of(const char *word) {
     return word ? strtoull(word, NULL, 0) : 0;
 }
 
+void answer_bytes(int code, const void *from, size_t bytes) {
+    char text[LINE_BYTES / 2];
+    for (size_t i = 0; i < bytes && 2 * i + 2 < sizeof(text); i++)
+        snprintf(text + 2 * i, 3, "%02x", ((const unsigned char *)from)[i]);
+    if (code)
+        answer_code(code);
+    else
+        answer("ok %s", text);
+}
+
+void bytes_of(void *to, size_t bytes, const char *text) {
+    for (size_t i = 0; i < bytes && text[2 * i] && text[2 * i + 1]; i++) {
+        char digits[3] = {text[2 * i], text[2 * i + 1], 0};
+        ((unsigned char *)to)[i] = (unsigned char)strtoul(digits, NULL, 16);
+    }
+}
+
 // ---- Slots ----
 
 static struct {
     give_back_fn *give_back;  // NULL: free
     uint64_t handle, bytes;
+    int gpu;
 } slots[SLOTS_MAX];
 
 void answer_slot(int code, give_back_fn *give_back, uint64_t handle, uint64_t bytes) {
@@ -67,6 +89,7 @@ void answer_slot(int code, give_back_fn *give_back, uint64_t handle, uint64_t by
     slots[slot].give_back = give_back;
     slots[slot].handle = handle;
     slots[slot].bytes = bytes;
+    slots[slot].gpu = gpu_now;
     answer("ok %d", slot);
 }
 
@@ -79,7 +102,9 @@ uint64_t bytes_in(const char *slot) {
 }
 
 void forget_all(void) {
-    memset(slots, 0, sizeof(slots));
+    for (int slot = 0; slot < SLOTS_MAX; slot++)
+        if (slots[slot].gpu == gpu_now)
+            slots[slot].give_back = NULL;
 }
 
 // "free SLOT"
@@ -128,7 +153,7 @@ static void do_child(char **words) {
     pid_t pid = fork();
     if (pid == 0) {
         uint64_t address;
-        code = use_gpu(0);
+        code = use_gpu(gpu_now);
         if (!code)
             code = cuMemAlloc_v2(&address, number_of(words[1]));
         _exit(write(ends[1], &code, sizeof(code)) != sizeof(code));
@@ -163,14 +188,19 @@ static bool run_one_of(const struct act *acts, char **words) {
 }
 
 static void run_line(char *line) {
-    char *words[WORDS_MAX + 1] = {NULL}, *rest = line;
+    char *all[WORDS_MAX + 1] = {NULL}, **words = all, *rest = line;
     for (int count = 0; count < WORDS_MAX; count++) {
         words[count] = strsep(&rest, " ");
         if (!words[count])
             break;
     }
+    if (words[0][0] == '@' && words[1]) {
+        use_device((int)number_of(words[0] + 1));
+        words++;
+    }
     if (!run_one_of(process_acts, words) && !run_one_of(memory_acts, words) &&
-        !run_one_of(context_acts, words) && !run_one_of(export_acts, words))
+        !run_one_of(pool_acts, words) && !run_one_of(context_acts, words) &&
+        !run_one_of(export_acts, words))
         answer("wrong command %s", words[0]);
 }
 

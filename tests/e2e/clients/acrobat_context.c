@@ -5,23 +5,34 @@
 
 #include <stdlib.h>
 
-// "init": the primary context of device 0 becomes current.
+static CUcontext contexts[GPUS_MAX];  // the primary ones; NULL: none
+
+void use_device(int gpu) {
+    gpu_now = gpu < GPUS_MAX ? gpu : 0;
+    if (contexts[gpu_now])
+        cuCtxSetCurrent(contexts[gpu_now]);
+}
+
+// "init": the primary context of the device becomes current.
 static void do_init(char **words) {
     CUcontext context = NULL;
     (void)words;
     CUresult code = cuInit(0);
     if (!code)
-        code = cuDevicePrimaryCtxRetain(&context, 0);
+        code = cuDevicePrimaryCtxRetain(&context, gpu_now);
     if (!code)
         code = cuCtxSetCurrent(context);
+    if (!code)
+        contexts[gpu_now] = context;
     answer_code(code);
 }
 
 // "leave": the primary context ends, and all that is in it.
 static void do_leave(char **words) {
     (void)words;
-    CUresult code = cuDevicePrimaryCtxRelease_v2(0);
+    CUresult code = cuDevicePrimaryCtxRelease_v2(gpu_now);
     if (!code) {
+        contexts[gpu_now] = NULL;
         forget_all();
         forget_stream();
     }
@@ -37,7 +48,7 @@ static int free_context(uint64_t context, uint64_t bytes) {
 static void do_context(char **words) {
     CUcontext context = NULL, popped;
     (void)words;
-    CUresult code = cuCtxCreate_v2(&context, 0, 0);
+    CUresult code = cuCtxCreate_v2(&context, 0, gpu_now);
     if (!code)
         code = cuCtxPopCurrent_v2(&popped);
     answer_slot(code, free_context, (uint64_t)context, 0);

@@ -98,13 +98,6 @@ TAKE(created, give_handle, CUmemAllocationProp props = {0}; props.type = 1; prop
 
 // ---- Memory of others; `from` is "/proc/PID/fd/N" or a handle's bytes ----
 
-static void read_bytes(void *to, size_t bytes, const char *text) {
-    for (size_t i = 0; i < bytes && text[2 * i] && text[2 * i + 1]; i++) {
-        char digits[3] = {text[2 * i], text[2 * i + 1], 0};
-        ((unsigned char *)to)[i] = (unsigned char)strtoul(digits, NULL, 16);
-    }
-}
-
 // The library learns the size of what it imports when that is mapped.
 static int give_imported(uint64_t address, uint64_t bytes) {
     CUmemGenericAllocationHandle handle = 0;
@@ -131,10 +124,10 @@ TAKE(external, give_external,
      CUresult code = cuImportExternalMemory((CUexternalMemory *)&taken->handle, &handle);
      if (code) close(handle.handle.fd); return code;)
 TAKE(opened, give_opened, CUipcMemHandle handle; (void)bytes;
-     read_bytes(&handle, sizeof(handle), from);
+     bytes_of(&handle, sizeof(handle), from);
      return cuIpcOpenMemHandle_v2((CUdeviceptr *)&taken->handle, handle, 1);)
 TAKE(opened_v1, give_opened, CUipcMemHandle handle; (void)bytes;
-     read_bytes(&handle, sizeof(handle), from);
+     bytes_of(&handle, sizeof(handle), from);
      return cuIpcOpenMemHandle((CUdeviceptr *)&taken->handle, handle, 1);)
 
 // ---- Code: a variable of so many bytes ----

@@ -10,21 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static CUstream stream;  // one of its own, made at the first use
-
-void forget_stream(void) {
-    stream = NULL;
-}
-
-// A word "0" is the default stream.
-static CUstream stream_of(const char *word) {
-    if (!number_of(word))
-        return NULL;
-    if (!stream)
-        cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-    return stream;
-}
-
 // ---- Plain, pitched, managed ----
 
 static int free_plain(uint64_t address, uint64_t bytes) {
@@ -96,64 +81,6 @@ static void do_mipmap(char **words) {
     answer_slot(code, free_mipmap, (uint64_t)mipmap, 0);
 }
 
-// ---- In stream order ----
-
-static const CUmemPoolProps pool_props = {
-    .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-    .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
-};
-
-static int free_async(uint64_t address, uint64_t which) {
-    return (int)cuMemFreeAsync(address, which ? stream : NULL);
-}
-
-// "async BYTES STREAM", "pool-alloc POOL BYTES STREAM"
-static void do_async(char **words) {
-    CUdeviceptr address = 0;
-    CUresult code = cuMemAllocAsync(&address, number_of(words[1]), stream_of(words[2]));
-    answer_slot(code, free_async, address, number_of(words[2]));
-}
-
-static void do_pool_alloc(char **words) {
-    CUdeviceptr address = 0;
-    CUmemoryPool pool = (CUmemoryPool)handle_in(words[1]);
-    CUresult code =
-        cuMemAllocFromPoolAsync(&address, number_of(words[2]), pool, stream_of(words[3]));
-    answer_slot(code, free_async, address, number_of(words[3]));
-}
-
-static int free_pool(uint64_t pool, uint64_t bytes) {
-    (void)bytes;
-    return (int)cuMemPoolDestroy((CUmemoryPool)pool);
-}
-
-// "pool THRESHOLD"
-static void do_pool(char **words) {
-    CUmemoryPool pool = NULL;
-    uint64_t threshold = number_of(words[1]);
-    CUresult code = cuMemPoolCreate(&pool, &pool_props);
-    if (!code)
-        code = cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
-    answer_slot(code, free_pool, (uint64_t)pool, 0);
-}
-
-// "trim", "trim POOL": all that device 0 has reserved and nobody uses, or a pool.
-static void do_trim(char **words) {
-    CUmemoryPool pool = (CUmemoryPool)(words[1] ? handle_in(words[1]) : 0);
-    CUresult code = words[1] ? CUDA_SUCCESS : cuDeviceGetDefaultMemPool(&pool, 0);
-    if (!code)
-        code = cuMemPoolTrimTo(pool, 0);
-    if (!code && !words[1])
-        code = cuDeviceGraphMemTrim(0);
-    answer_code(code);
-}
-
-static void do_sync(char **words) {
-    (void)words;
-    answer_code(cuCtxSynchronize());
-}
-
 // ---- Graphs ----
 
 struct play {
@@ -189,9 +116,10 @@ static CUresult capture(struct play *play, size_t bytes) {
 }
 
 static CUresult build(struct play *play, size_t bytes, int leave) {
-    CUDA_MEM_ALLOC_NODE_PARAMS take = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                                     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
-                                       .bytesize = bytes};
+    CUDA_MEM_ALLOC_NODE_PARAMS take = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu_now}},
+        .bytesize = bytes};
     CUgraphNode taken, given;
     CUresult code = cuGraphCreate(&play->graph, 0);
     if (!code)
@@ -236,7 +164,7 @@ static void do_create(char **words) {
     CUmemAllocationProp props = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu_now},
     };
     CUmemGenericAllocationHandle handle = 0;
     CUresult code = cuMemCreate(&handle, number_of(words[1]), &props, 0);
@@ -297,14 +225,8 @@ static void do_import(char **words) {
 // "ipc PLAIN"
 static void do_ipc(char **words) {
     CUipcMemHandle handle;
-    char text[2 * sizeof(handle) + 1];
     CUresult code = cuIpcGetMemHandle(&handle, handle_in(words[1]));
-    for (size_t i = 0; !code && i < sizeof(handle); i++)
-        snprintf(text + 2 * i, 3, "%02x", (unsigned char)handle.reserved[i]);
-    if (code)
-        answer_code(code);
-    else
-        answer("ok %s", text);
+    answer_bytes((int)code, &handle, sizeof(handle));
 }
 
 static int free_opened(uint64_t address, uint64_t bytes) {
@@ -316,24 +238,27 @@ static int free_opened(uint64_t address, uint64_t bytes) {
 static void do_open(char **words) {
     CUipcMemHandle handle;
     CUdeviceptr address = 0;
-    for (size_t i = 0; i < sizeof(handle); i++) {
-        char digits[3] = {words[1][2 * i], words[1][2 * i + 1], 0};
-        handle.reserved[i] = (char)strtoul(digits, NULL, 16);
-    }
+    bytes_of(&handle, sizeof(handle), words[1]);
     CUresult code = cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     answer_slot(code, free_opened, address, 0);
 }
 
 const struct act memory_acts[] = {
-    {"plain", do_plain},     {"pitch", do_pitch},
-    {"managed", do_managed}, {"array", do_array},
-    {"array3d", do_array3d}, {"mipmap", do_mipmap},
-    {"async", do_async},     {"pool-alloc", do_pool_alloc},
-    {"pool", do_pool},       {"trim", do_trim},
-    {"sync", do_sync},       {"graph", do_graph},
-    {"launch", do_launch},   {"create", do_create},
-    {"map", do_map},         {"retain", do_retain},
-    {"fd", do_fd},           {"close-fd", do_close_fd},
-    {"import", do_import},   {"ipc", do_ipc},
-    {"open", do_open},       {NULL, NULL},
+    {"plain", do_plain},
+    {"pitch", do_pitch},
+    {"managed", do_managed},
+    {"array", do_array},
+    {"array3d", do_array3d},
+    {"mipmap", do_mipmap},
+    {"graph", do_graph},
+    {"launch", do_launch},
+    {"create", do_create},
+    {"map", do_map},
+    {"retain", do_retain},
+    {"fd", do_fd},
+    {"close-fd", do_close_fd},
+    {"import", do_import},
+    {"ipc", do_ipc},
+    {"open", do_open},
+    {NULL, NULL},
 };
