@@ -9,11 +9,12 @@ import (
 	"weir/tests/e2e/node"
 )
 
-// D3: a device on which memory cannot be swapped, which is every device as long as weir does not swap.
-// What asks for swap gets plain memory, capped without it, and whoever
-// asks for it is told so.
+// D3: a device without concurrent managed access, on which memory could not be swapped even if weir
+// swapped. What asks for swap gets plain memory, capped without it, and whoever asks for it is told so:
+// by the run, by an event and by a change of the caps.
 func TestD3PlainMemoryInPlaceOfSwap(t *testing.T) {
-	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "512B")})
+	machine := node.Machine("256MiB", "512B") + "concurrent_managed_access = false\n"
+	n := node.Start(t, node.Options{Machine: machine})
 	run := node.RunOptions{Name: "swapper", Memory: "8MiB", Flags: []string{"--swap", "64MiB"}}
 	program := n.Run(run, node.Build(t, "e2e/puppet"))
 	for _, command := range []string{"init", "alloc 8388608", "alloc 512"} {
@@ -31,7 +32,14 @@ func TestD3PlainMemoryInPlaceOfSwap(t *testing.T) {
 		t.Errorf("the card's books: %d bytes of plain memory, %d of managed", card.AllocatedBytes,
 			card.Processes[0].Managed.AllocatedBytes)
 	}
-	if said := n.MustWeir("caps", "set", "swapper", "--swap", "32MiB"); !strings.Contains(said, "not enforced") {
+	const unenforced = "not enforced"
+	if said := program.Stderr(); strings.Count(said, unenforced) != 1 || !strings.Contains(said, "swap") {
+		t.Errorf("the run says %q, once it should be that swap is not enforced", said)
+	}
+	if said := n.MustWeir("events"); !strings.Contains(said, "swap: kept, but not enforced") {
+		t.Errorf("no event says why: %q", said)
+	}
+	if said := n.MustWeir("caps", "set", "swapper", "--swap", "32MiB"); !strings.Contains(said, unenforced) {
 		t.Errorf("nobody is told: %q", said)
 	}
 }

@@ -14,6 +14,7 @@ void sim_engines_init(struct sim_engines *e, const struct sim_config *config, ui
 
 void sim_engines_start(struct sim_engines *e, unsigned gpu, const struct sim_gpu_config *config,
                        uint64_t now) {
+    bool faults = !config->no_concurrent_managed;
     e->gpus[gpu] = (struct sim_gpu){.now_ns = now,
                                     .slice_ns = config->slice_ns,
                                     .switch_ns = config->switch_ns,
@@ -24,7 +25,7 @@ void sim_engines_start(struct sim_engines *e, unsigned gpu, const struct sim_gpu
                                              .h2d_bytes_per_s = config->h2d_bytes_per_s,
                                              .d2h_bytes_per_s = config->d2h_bytes_per_s,
                                              .latency_ns = config->copy_latency_ns,
-                                             .batch_ns = config->fault_batch_ns,
+                                             .batch_ns = faults ? config->fault_batch_ns : 0,
                                              .batch_pages = config->fault_batch_pages}};
 }
 

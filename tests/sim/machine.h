@@ -73,6 +73,8 @@ struct sim_gpu_config {
     uint64_t pool_chunk_bytes;  // by which memory pools grow [32 MiB / scale]
     uint64_t fault_batch_ns;    // service of one batch of page faults, transfer apart [35000]
     uint32_t fault_batch_pages;  // most pages that one batch serves [1]
+    // 1: it cannot use managed memory while the host does (managed.h).
+    uint32_t no_concurrent_managed;
     // Where the card is plugged in: its host bridge, then the switches below it, 0: no more.
     uint8_t pcie_path[SIM_PCIE_DEPTH];
     struct sim_mig_geometry mig;

@@ -77,6 +77,7 @@ type GPU struct {
 	PoolChunkBytes       int64         // by which memory pools grow; 0: 32 MiB
 	FaultBatch           int64         // managed pages that one batch of faults serves; 0: 1
 	FaultBatchLatency    time.Duration // of one batch, transfer apart; 0: 35 us
+	NoConcurrentManaged  bool          // it cannot use managed memory while the host does
 	PCIePath             []uint8       // host bridge, then switches; nil: a bridge a NUMA node
 	MIG                  *Geometry     // nil: it cannot be divided
 	MIGInstances         []Instance    // it is divided into these from the beginning

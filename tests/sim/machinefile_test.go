@@ -160,6 +160,7 @@ func TestBadMachineFiles(t *testing.T) {
 		{"pool_chunk", `pool_chunk = 2.5`, []string{"pool_chunk", "whole number of bytes"}},
 		{"fault_batch", `fault_batch = 0`, []string{"fault_batch", "0 is not a number from 1"}},
 		{"fault_batch_latency", `fault_batch_latency = "0us"`, []string{"too small"}},
+		{"mig", `concurrent_managed_access = 0`, []string{"concurrent_managed_access", "0 is not true or false"}},
 		{"mig", `pcie_path = "0/0"`, []string{"pcie_path", "switches count from 1"}},
 		{"mig", `pcie_path = "0/1/2/3/4"`, []string{"pcie_path", "at most 3"}},
 		{"mig", `pcie_path = ["0/1", "0/1"]`, []string{"pcie_path", "2 paths for 1 GPUs"}},

@@ -83,6 +83,8 @@ var gpuKeys = []key[gpuTable]{
 	optional(number("fault_batch", 1, 1<<20, func(g *gpuTable, n int64) { g.FaultBatch = n })),
 	optional(span("fault_batch_latency", atLeastOne(times),
 		func(g *gpuTable, d time.Duration) { g.FaultBatchLatency = d })),
+	optional(truth("concurrent_managed_access",
+		func(g *gpuTable, on bool) { g.NoConcurrentManaged = !on })),
 	optional(key[gpuTable]{name: "pcie_path", wanted: pathWanted, set: setPaths}),
 	optional(key[gpuTable]{name: "mig", wanted: migWanted, set: setMIG}),
 	optional(key[gpuTable]{name: "mig_instances", wanted: instancesWanted, set: setInstances}),

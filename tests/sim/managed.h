@@ -11,12 +11,17 @@
 //   - a prefetch is an operation of a copy engine, beside kernels; what it displaces goes the other
 //     way over the link meanwhile. A kernel that touches pages under way waits for them;
 //   - where a card is full, the least recently touched pages of whichever process go to the host.
-//     Plain memory never goes, and never waits for managed memory: it takes the place of pages.
+//     Plain memory never goes, and never waits for managed memory: it takes the place of pages;
+//   - a card without concurrent managed access has no page faults: all managed memory of a process
+//     comes over the link before each of its kernels there. It is no more than the card has, and
+//     can neither be prefetched nor advised to go there.
 // What is not: the host's own loads and stores (only a first touch of a page before the GPU's is
 // seen; after that the host reads and writes a page where it lies, at no cost); sharing of the link
 // between faults, evictions and copies; what a pre-empted kernel loses while others run (the next
-// kernel pays for it); whether a kernel reads or writes (with read-mostly it only reads).
-// Data never move: only the books and the times do.
+// kernel pays for it); that the host must not touch managed memory while a kernel runs on a card
+// without concurrent access (there it is killed for it); attachment to streams; whether a kernel
+// reads or writes (with read-mostly it only reads). Data never move: only the books and the times
+// do.
 #ifndef SIM_MANAGED_H
 #define SIM_MANAGED_H
 

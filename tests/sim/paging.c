@@ -20,7 +20,7 @@ static uint64_t use_cost(struct sim_engines *e, const struct sim_context *contex
         if (touches[i].kind == SIM_TOUCH_USE)
             sim_residency_touch(&e->residency, context->process, column, &touches[i], &moved);
     uint64_t faults = moved.in + moved.populated;
-    uint64_t batches = (faults + link->batch_pages - 1) / link->batch_pages;
+    uint64_t batches = link->batch_ns ? (faults + link->batch_pages - 1) / link->batch_pages : 0;
     uint64_t cost = batches * link->batch_ns +
                     bytes_ns(e, moved.in + moved.remote, link->h2d_bytes_per_s) +
                     bytes_ns(e, moved.out, link->d2h_bytes_per_s);

@@ -361,6 +361,9 @@ func (g GPU) config(scale int64) C.struct_sim_gpu_config {
 		fault_batch_pages:  C.uint32_t(g.FaultBatch),
 		mig:                g.MIG.config(g, scale),
 	}
+	if g.NoConcurrentManaged {
+		config.no_concurrent_managed = 1
+	}
 	if g.PCIePath == nil { // a host bridge of its own for each NUMA node
 		config.pcie_path[0] = C.uint8_t(max(g.NUMANode, 0) % 256)
 	}

@@ -84,6 +84,9 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if grant != nil {
+		warnStored(c.App.ErrWriter, caps)
+	}
 	code, leftovers, err := supervise(path, command, environment(os.Environ(), grant))
 	if grant != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), endRunMax)
@@ -140,6 +143,16 @@ func register(
 
 func warnUnenforced(talk io.Writer, reason string) {
 	fmt.Fprintf(talk, "weir run: NOT ENFORCED, no cap holds this program: %s\n", reason)
+}
+
+// warnStored says which of the caps that were asked for hold nothing yet.
+func warnStored(talk io.Writer, caps control.Caps) {
+	if caps.SwapBytes != nil {
+		fmt.Fprintf(talk, "weir run: swap: %s; memory stays within --memory\n", notEnforcedYet)
+	}
+	if caps.Weight != nil {
+		fmt.Fprintf(talk, "weir run: weight: %s\n", notEnforcedYet)
+	}
 }
 
 // checkGrant looks at the library before the loader does, which would only grumble and go on

@@ -1,6 +1,7 @@
 // advice.c: what a program says about managed memory: prefetches, advice, attachment to streams;
 // and what it asks. Advice changes where pages go from now on; nothing moves by it, except that
-// copies end with read-mostly. Attachment changes nothing: all devices here have concurrent access.
+// copies end with read-mostly. Attachment changes nothing, though without concurrent managed access
+// it would.
 #include "managed.h"
 
 #include <stdlib.h>
@@ -25,8 +26,9 @@ enum {
     RANGE_LAST_PREFETCH_LOCATION_ID,
 };
 
+// Whether pages can be told to go there: not to a device without concurrent managed access.
 static bool place_ok(CUdevice device) {
-    return device == -1 || device_ok(device);
+    return device == -1 || (device_ok(device) && managed_concurrent((uint32_t)device));
 }
 
 // A place as a device: the host and its NUMA nodes are -1, what is none is NO_DEVICE.
@@ -54,7 +56,8 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUdevice device, CUs
         return rc;
     if (!managed_pages(address, bytes, &pages))
         return driver_leave(CUDA_ERROR_INVALID_VALUE);
-    if (!place_ok(device))
+    // From a device without concurrent access they cannot be told to come back either.
+    if (!place_ok(device) || !managed_concurrent(stream->context->gpu))
         return driver_leave(CUDA_ERROR_INVALID_DEVICE);
     struct task *task = task_make(TASK_PREFETCH, stream->context, 0);
     if (!task)

@@ -482,6 +482,8 @@ uint64_t managed_page_bytes(void);
 struct block *managed_take(struct arena *arena, uint32_t card, uint64_t bytes);
 void managed_give(struct arena *arena, const struct block *block);  // the pages alone
 
+// Whether a device has concurrent managed access.
+bool managed_concurrent(uint32_t gpu);
 // Whether a kernel with these parameters touches managed memory.
 bool managed_among(const struct function *function, const unsigned char *params, size_t bytes);
 

@@ -6,6 +6,7 @@
 //   - a kernel: for each 64-bit word of its parameters that is an address in an allocation, all of
 //     that. A kernel that only has a cost (weir_spin_ns) has pairs of address and bytes after the
 //     cost, and touches exactly these ranges;
+//     On a device without concurrent managed access, whatever its parameters: all;
 //   - copies and sets: from the first byte to the last. They work on the GPU's side: pages come
 //     there first, wherever they lie;
 //   - a prefetch: its range.
@@ -25,7 +26,13 @@ static struct {
     uint64_t base;
     uint64_t page_bytes;
     struct page *pages;  // NULL: there was never any managed memory here
+    uint32_t top;        // no page from here on was ever used
+    uint64_t counted_bytes[SIM_COLUMNS];
 } managed;
+
+bool managed_concurrent(uint32_t gpu) {
+    return !driver.config->gpus[gpu].no_concurrent_managed;
+}
 
 struct page *managed_page(uint32_t number) {
     return &managed.pages[number];
@@ -100,6 +107,8 @@ static void use_pages(struct pages pages, struct pages *fresh) {
         fresh->first = fresh->count ? fresh->first : i;
         fresh->count = i + 1 - fresh->first;
     }
+    if (managed.top < pages.first + pages.count)
+        managed.top = pages.first + pages.count;
 }
 
 // Uses them no more; *gone are those that nobody uses now. Only the ends of a block are shared, so
@@ -121,8 +130,18 @@ static uint64_t counted_bytes(const struct block *block) {
     return (block->bytes + SIM_GRANULE - 1) / SIM_GRANULE * SIM_GRANULE;
 }
 
+// Memory that has to be on its card as a whole is no more than the card has.
+static bool too_much(uint32_t card, uint64_t bytes) {
+    struct sim_gpu_config config;
+    uint64_t counted_bytes = managed.counted_bytes[sim_column(card)];
+    return !sim_gpu_describe(driver.machine, card, &config) && config.no_concurrent_managed &&
+           (bytes > config.memory_bytes || counted_bytes > config.memory_bytes - bytes);
+}
+
 struct block *managed_take(struct arena *arena, uint32_t card, uint64_t bytes) {
     bool whole = bytes >= managed_page_bytes();
+    if (too_much(card, bytes))
+        return NULL;
     struct block *block =
         whole ? take_aligned(arena, bytes) : arena_take(arena, bytes, BLOCK_MANAGED);
     if (!block)
@@ -131,8 +150,11 @@ struct block *managed_take(struct arena *arena, uint32_t card, uint64_t bytes) {
     if (start(arena, block)) {
         struct pages fresh, pages = block_pages(arena, block);
         use_pages(pages, &fresh);
-        if (!sim_managed_take(driver.machine, card, counted_bytes(block), fresh.first, fresh.count))
+        if (!sim_managed_take(driver.machine, card, counted_bytes(block), fresh.first,
+                              fresh.count)) {
+            managed.counted_bytes[sim_column(card)] += counted_bytes(block);
             return block;
+        }
         leave_pages(pages, &fresh);
     }
     arena_give(arena, block);
@@ -142,6 +164,7 @@ struct block *managed_take(struct arena *arena, uint32_t card, uint64_t bytes) {
 void managed_give(struct arena *arena, const struct block *block) {
     struct pages gone;
     leave_pages(block_pages(arena, block), &gone);
+    managed.counted_bytes[sim_column(block->context->card)] -= counted_bytes(block);
     sim_managed_give(driver.machine, block->context->card, counted_bytes(block), gone.first,
                      gone.count);
     // Whatever comes to lie there next has not been touched by the host.
@@ -240,6 +263,8 @@ bool managed_among(const struct function *function, const unsigned char *params,
     size_t step = range_step(function);
     if (!managed.pages)
         return false;
+    if (!managed_concurrent(function->module->context->gpu))
+        return true;
     for (size_t at = ranges_begin(function); at + step <= bytes; at += step)
         if (argument(function, params, at, &pages))
             return true;
@@ -335,12 +360,39 @@ static struct sim_touch touch_of(const struct task *task, const struct managed_w
     return touch;
 }
 
+// The next run of pages in use.
+static bool next_in_use(struct managed_walk *walk) {
+    while (walk->first < managed.top && !managed_page(walk->first)->users)
+        walk->first++;
+    while (walk->first + walk->count < managed.top &&
+           managed_page(walk->first + walk->count)->users)
+        walk->count++;
+    return walk->count != 0;
+}
+
+// The next of all pages of this process: without concurrent access they come together, whatever was
+// advised.
+static bool touch_all(struct managed_walk *walk, struct sim_touch touches[SIM_TOUCHES_MAX]) {
+    for (unsigned used = 0; walk->count || next_in_use(walk); used++) {
+        if (used == SIM_TOUCHES_MAX)
+            return true;
+        look_at_host((struct pages){.first = walk->first, .count = walk->count});
+        touches[used] =
+            (struct sim_touch){.first = walk->first, .count = walk->count, .kind = SIM_TOUCH_USE};
+        walk->first += walk->count;
+        walk->count = 0;
+    }
+    return false;
+}
+
 bool managed_touches(const struct task *task, struct managed_walk *walk,
                      struct sim_touch touches[SIM_TOUCHES_MAX]) {
     unsigned used = 0;
     memset(touches, 0, SIM_TOUCHES_MAX * sizeof touches[0]);
     if (!managed.pages || !task)
         return false;
+    if (task->kind == TASK_KERNEL && !managed_concurrent(task->context->gpu))
+        return touch_all(walk, touches);
     size_t ranges = range_count(task);
     unsigned most = task->kind == TASK_PREFETCH ? 1 : SIM_TOUCHES_MAX;
     for (;;) {

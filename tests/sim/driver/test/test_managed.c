@@ -72,7 +72,7 @@ CUevent event(void) {
     return made;
 }
 
-void start_managed(void) {
+static void start_on(bool concurrent) {
     struct sim_config config = test_config();
     char path[4096];
     CUmodule module;
@@ -80,6 +80,7 @@ void start_managed(void) {
     for (unsigned i = 0; i < 2; i++) {
         config.gpus[i].fault_batch_ns = 35000;
         config.gpus[i].fault_batch_pages = 1;
+        config.gpus[i].no_concurrent_managed = !concurrent;
     }
     start_driver_on(&config);
     CHECK_EQ(sim_machine_path(path, sizeof path), 0);
@@ -88,6 +89,14 @@ void start_managed(void) {
     OK(cuModuleGetFunction(&spin_on, module, "weir_spin_ns_on"));
     OK(cuModuleGetFunction(&spin_many, module, "weir_spin_ns_many"));
     OK(cuModuleGetFunction(&nothing, module, "nothing"));
+}
+
+void start_managed(void) {
+    start_on(true);
+}
+
+void start_managed_whole(void) {
+    start_on(false);
 }
 
 void stop_managed(void) {

@@ -15,6 +15,7 @@ extern const char managed_kernels[];
 extern CUfunction spin_on, spin_many, nothing;
 
 void start_managed(void);
+void start_managed_whole(void);  // the same, without concurrent managed access
 void stop_managed(void);
 
 // What this process did with managed memory on a GPU, and what of it lies on GPU 0.
