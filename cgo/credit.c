@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "contexts.h"
+#include "reserve.h"
 
 static uint64_t *credit_word(struct weir_state *state, uint32_t index) {
     return &state->usage->gpus[index].credit_bytes;
@@ -117,4 +118,5 @@ void weir_credit_open(struct weir_state *state, uint32_t gpu_count) {
     }
     state->page_open = 1;
     weir_contexts_show(state);
+    weir_reserves_show(state);
 }

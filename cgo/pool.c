@@ -85,14 +85,25 @@ static void leave_behind(CUmemoryPool pool, CUdevice device) {
         WEIR_REAL(cuDeviceSetMemPool)(device, of_device);
 }
 
-static CUresult destroy(CUmemoryPool pool) {
+// One that is not charged here. If it was imported, its tie ends (poolshare.c).
+static CUresult destroy_foreign(CUmemoryPool pool) {
+    struct weir_untie untie;
+    CUresult result = weir_untie_begin(&untie, WEIR_TIE_POOL, handle_of(pool));
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = WEIR_REAL(cuMemPoolDestroy)(pool);
+    weir_untie_end(&untie, result);
+    return result;
+}
+
+CUresult weir_cuMemPoolDestroy(CUmemoryPool pool) {
     struct weir_state *state;
     uint32_t gpu = WEIR_NO_INDEX, number = WEIR_NO_RESERVE;
     int told;
     if (weir_enforced(&state))
         number = weir_reserve_find(state, WEIR_KIND_POOL, handle_of(pool), &gpu);
     if (gpu == WEIR_NO_INDEX || device_of_default(pool, &told) != WEIR_NO_INDEX) {
-        CUresult result = WEIR_REAL(cuMemPoolDestroy)(pool);
+        CUresult result = destroy_foreign(pool);
         if (result == CUDA_SUCCESS && number != WEIR_NO_RESERVE)
             weir_reserve_remove(state, number, handle_of(pool));
         return result;
@@ -103,16 +114,6 @@ static CUresult destroy(CUmemoryPool pool) {
     if (weir_reserve_find(state, WEIR_KIND_POOL, handle_of(pool), &gpu) == number)
         leave_behind(pool, (CUdevice)gpu);
     return CUDA_SUCCESS;
-}
-
-CUresult weir_cuMemPoolDestroy(CUmemoryPool pool) {
-    struct weir_untie untie;  // from other processes (poolshare.c)
-    CUresult result = weir_untie_begin(&untie, WEIR_TIE_POOL, handle_of(pool));
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = destroy(pool);
-    weir_untie_end(&untie, result);
-    return result;
 }
 
 CUresult weir_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes) {

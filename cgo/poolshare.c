@@ -4,7 +4,10 @@
 // pointers that are imported out of one of unknown origin are charged here, each by its size, until
 // they are freed.
 //
-// What importers still have of a pool whose exporter has ended is charged to nobody.
+// Whoever has imported a pool, or a pointer out of it, has its piece. When the exporter has ended,
+// the driver keeps what importers still have, in chunks of the pool of which no call tells. So all
+// that the pool had reserved by then (shown on the usage page) stays charged until nobody has the
+// piece any more.
 #include "charge.h"
 #include "hooks.h"
 #include "pool.h"
@@ -31,9 +34,8 @@ static int tie(struct weir_state *state, CUmemoryPool pool, uint32_t piece) {
 // that of weir_share_export. WEIR_NO_PIECE where there is nothing to tell.
 static uint32_t take(struct weir_state *state, CUmemoryPool pool,
                      const struct weir_share_key *key) {
-    uint32_t gpu;
-    if (weir_pool_find(state, pool, &gpu) == WEIR_NO_RESERVE || weir_ties_ready(state) != 0 ||
-        weir_lock(&state->lock))
+    uint32_t gpu, number = weir_pool_find(state, pool, &gpu);
+    if (number == WEIR_NO_RESERVE || weir_ties_ready(state) != 0 || weir_lock(&state->lock))
         return WEIR_NO_PIECE;
     uint32_t piece = weir_share_take(state, key, gpu, 0);
     if (piece &&
@@ -41,6 +43,8 @@ static uint32_t take(struct weir_state *state, CUmemoryPool pool,
         weir_share_untake(state, piece);
         piece = WEIR_NO_PIECE;
     }
+    if (piece)
+        weir_reserve_share(state, number);
     weir_unlock(&state->lock);
     return piece;
 }
@@ -83,25 +87,30 @@ CUresult weir_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *share
     return result;
 }
 
-// Whether what is imported out of a pool is charged to somebody else.
-static int charged_elsewhere(struct weir_state *state, CUmemoryPool pool) {
+// The piece of an imported pool that is charged to somebody else, with a use for the caller; or
+// WEIR_NO_PIECE.
+static uint32_t charged_elsewhere(struct weir_state *state, CUmemoryPool pool) {
     if (weir_lock(&state->lock))
-        return 0;
+        return WEIR_NO_PIECE;
     uint32_t piece =
         weir_tie_piece(state, weir_tie_find(state, WEIR_TIE_POOL, (uint64_t)(uintptr_t)pool));
-    int told = piece && weir_piece_at(state, piece)->state == WEIR_PIECE_TOLD;
+    if (piece && weir_piece_at(state, piece)->state != WEIR_PIECE_TOLD)
+        piece = WEIR_NO_PIECE;
+    if (piece)
+        weir_piece_use(state, piece);
     weir_unlock(&state->lock);
-    return told;
+    return piece;
 }
 
-// Charges a pointer that was imported. Returns the code for the program; where that is an error,
-// the pointer has been freed.
-static CUresult charge(CUdeviceptr pointer) {
+// Puts a pointer that was imported into the table, charged with its size or with nothing. Returns
+// the code for the program; where that is an error, the pointer has been freed.
+static CUresult enter(CUdeviceptr pointer, int charged) {
     struct weir_charge charge;
     CUdeviceptr base;
     CUdevice device;
     size_t bytes;
     CUresult result = WEIR_REAL(cuMemGetAddressRange_v2)(&base, &bytes, pointer);
+    bytes = charged ? bytes : 0;
     if (result == CUDA_SUCCESS)
         result =
             WEIR_REAL(cuPointerGetAttribute)(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
@@ -113,12 +122,36 @@ static CUresult charge(CUdeviceptr pointer) {
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static void free_again(CUdeviceptr pointer) {
+    struct weir_discharge discharge;
+    if (weir_discharge_begin(&discharge, pointer) == CUDA_SUCCESS)
+        weir_discharge_end(&discharge, WEIR_REAL(cuMemFree_v2)(pointer), pointer);
+}
+
+// Has a pointer hold a use of its pool's piece until it is freed, which is the caller's before.
+// Returns as enter does.
+static CUresult hold(struct weir_state *state, CUdeviceptr pointer, uint32_t piece) {
+    CUresult result = enter(pointer, 0);
+    int entered = result == CUDA_SUCCESS;
+    if (entered && weir_lock(&state->lock) == 0) {
+        if (weir_tie_make(state, WEIR_TIE_EXPORTED, pointer, piece, WEIR_NO_OWNER) != 0)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+        weir_unlock(&state->lock);
+    }
+    if (result == CUDA_SUCCESS)
+        return result;
+    if (entered)
+        free_again(pointer);
+    weir_share_release(state, piece);
+    return result;
+}
+
 CUresult weir_cuMemPoolImportPointer(CUdeviceptr *pointer, CUmemoryPool pool,
                                      CUmemPoolPtrExportData *data) {
     struct weir_state *state;
     CUresult result = WEIR_REAL(cuMemPoolImportPointer)(pointer, pool, data);
-    if (result != CUDA_SUCCESS || !pointer || !weir_enforced(&state) ||
-        charged_elsewhere(state, pool))
+    if (result != CUDA_SUCCESS || !pointer || !weir_enforced(&state))
         return result;
-    return charge(*pointer);
+    uint32_t piece = charged_elsewhere(state, pool);
+    return piece ? hold(state, *pointer, piece) : enter(*pointer, 1);
 }

@@ -3,6 +3,8 @@
 
 #include "credit.h"
 #include "hooks.h"
+#include "share.h"
+#include "tie.h"
 
 static CUmemoryPool pool_of(uint64_t handle) {
     return (CUmemoryPool)(uintptr_t)handle;
@@ -35,9 +37,36 @@ uint32_t weir_reserve_move(struct weir_reserve *reserve) {
     return moves;
 }
 
+// Shows what pools of a GPU that others may have imported have reserved. Lock held.
+static void show(struct weir_state *state, uint32_t gpu) {
+    uint32_t index = state->gpus[gpu].index;
+    if (state->page_open && index < WEIR_GPUS_MAX)
+        __atomic_store_n(&state->usage->gpus[index].pooled_bytes, state->gpus[gpu].pooled_bytes,
+                         __ATOMIC_RELAXED);
+}
+
+void weir_reserves_show(struct weir_state *state) {
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
+        if (state->gpus[i].pooled_bytes)
+            show(state, i);
+}
+
+void weir_reserve_share(struct weir_state *state, uint32_t number) {
+    struct weir_reserve *reserve = &state->reserves[number];
+    if (reserve->shared)
+        return;
+    reserve->shared = 1;
+    state->gpus[reserve->gpu].pooled_bytes += reserve->charged_bytes;
+    show(state, reserve->gpu);
+}
+
 void weir_reserve_charge(struct weir_state *state, struct weir_reserve *reserve, uint64_t bytes) {
     uint64_t *total = &state->gpus[reserve->gpu].reserved_bytes;
     __atomic_store_n(total, *total + bytes - reserve->charged_bytes, __ATOMIC_RELAXED);
+    if (reserve->shared) {
+        state->gpus[reserve->gpu].pooled_bytes += bytes - reserve->charged_bytes;
+        show(state, reserve->gpu);
+    }
     if (bytes < reserve->charged_bytes)
         reserve->room_bytes = 0;
     reserve->charged_bytes = bytes;
@@ -166,6 +195,8 @@ static int take_out(struct weir_state *state, uint32_t number, uint64_t handle, 
         weir_credit_give(state, reserve->gpu, reserve->charged_bytes);
         weir_reserve_charge(state, reserve, 0);
     }
+    if (taken && reserve->shared)
+        weir_tie_release(state, weir_tie_find(state, WEIR_TIE_POOL, handle));
     if (taken)
         reserve->kind = 0;
     weir_unlock(&state->lock);
@@ -194,10 +225,12 @@ static void settle(struct weir_state *state, uint32_t number, const struct weir_
     if (!seen->orphan)
         return;
     // The driver's turn to destroy it, once none of its memory is in use.
-    if (!reserved && take_out(state, number, seen->handle, 1))
+    if (!reserved && take_out(state, number, seen->handle, 1)) {
         WEIR_REAL(cuMemPoolDestroy)(pool_of(seen->handle));
-    else
+        weir_share_settle(state);
+    } else {
         set_loose(state);
+    }
 }
 
 void weir_reserve_settle(struct weir_state *state, uint32_t number) {

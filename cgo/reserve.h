@@ -76,6 +76,9 @@ void weir_growth_undone(struct weir_growth *growth);
 // Says that a reserve may hold less than it is charged, if any reserve is known.
 void weir_loosen(struct weir_state *state);
 
+// Shows what shared pools have reserved on a new usage page. Lock held.
+void weir_reserves_show(struct weir_state *state);
+
 // Looks at all reserves and brings the charges to what they hold.
 void weir_reserves_settle(struct weir_state *state);
 
@@ -101,6 +104,10 @@ void weir_reserve_keep(struct weir_state *state, uint32_t reserve, uint64_t hand
 // The program has destroyed a pool: the driver is asked to destroy it once none of its memory is in
 // use, which is looked at whenever it is settled. Whether it was none before.
 int weir_reserve_orphan(struct weir_state *state, uint32_t reserve);
+
+// Others may import a pool from now on: what it has reserved is shown to the agent, and its tie
+// (tie.h) ends when the driver has destroyed it. Lock held.
+void weir_reserve_share(struct weir_state *state, uint32_t reserve);
 
 // Forgets a pool and gives back its charge. Whether it was there, and nothing was going on.
 int weir_reserve_remove(struct weir_state *state, uint32_t reserve, uint64_t handle);

@@ -68,7 +68,8 @@ struct weir_gpu {
     uint32_t limits_known;
     uint64_t limit_defaults[WEIR_LIMITS];  // values that contexts begin with
     uint64_t
-        reserved_bytes;  // charged for pools and graphs (reserve.h); also read without the lock
+        reserved_bytes;     // charged for pools and graphs (reserve.h); also read without the lock
+    uint64_t pooled_bytes;  // of them, for pools that others may have imported
 } __attribute__((aligned(64)));
 
 enum weir_ask_state {
@@ -135,6 +136,7 @@ struct weir_reserve {
     uint32_t gpu;         // ordinal, or WEIR_NO_INDEX: not charged
     uint32_t kind;        // enum weir_kind; 0: this place is free
     uint32_t orphan;      // destroyed by the program, still in use
+    uint32_t shared;      // other processes may have imported it
 };
 #define WEIR_RESERVES_MAX 512u
 

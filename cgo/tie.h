@@ -15,11 +15,11 @@
 #include "state.h"
 
 enum weir_tie_kind {
-    WEIR_TIE_EXPORTED = 1,  // the key of an allocation in the table (table.h)
+    // The key of an allocation in the table (table.h): exported, or imported out of a pool.
+    WEIR_TIE_EXPORTED = 1,
     WEIR_TIE_OPENED = 2,    // a device pointer: memory opened by its IPC handle
     WEIR_TIE_EXTERNAL = 3,  // a CUexternalMemory
-    WEIR_TIE_POOLED = 4,    // a device pointer: imported out of another process's pool
-    WEIR_TIE_POOL = 5,      // a CUmemoryPool: imported, or exported
+    WEIR_TIE_POOL = 4,      // a CUmemoryPool: imported, or exported
 };
 
 // A tie at one moment; `number` is 0 where there is none.

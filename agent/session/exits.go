@@ -113,6 +113,7 @@ func (e *exits) release(x exit, listings map[int]listing) bool {
 			left++
 			continue
 		}
+		x.c.bequeath(x.s, gpu)
 		if err := x.s.record.Set(gpu, store.Row{}); err != nil {
 			e.node.log.Warn("an ended charge is still recorded", "error", err)
 		}

@@ -58,6 +58,7 @@ type session struct {
 	rows       []store.Row // of the earlier agent's record, while pageless
 	pageSought time.Time   // when the usage page was last sought in the process
 	holdUntil  time.Time   // while exiting
+	pooled     []uint64    // once it exits: what its shared pools had reserved, by GPU
 }
 
 // ending says why a connection ends: the reason on the wire, and words for it.
@@ -345,6 +346,7 @@ func (c *container) beginExit(s *session, why string) {
 	c.disconnect(s, nil)
 	s.state = exiting
 	s.stopCheck()
+	s.pooled = c.pooled(s)
 	s.dropUsage()
 	delete(c.pageless, s)
 	s.holdUntil = time.Now().Add(exitHold)

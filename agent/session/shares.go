@@ -19,7 +19,8 @@ type sharer struct {
 
 // share is one piece of memory that several processes have, or may have. It is charged to one
 // container, its home, from the moment that a process has exported it until nobody has it any more:
-// its exporter's, or, while the agent knows of no exporter, that of whoever said that it had it.
+// its exporter's, or, while the agent knows of no exporter, that of whoever said that it had it. One of
+// no bytes is a pool, which its exporter is charged for; when that has ended it has an estate (estate.go).
 type share struct {
 	key      abi.ShareKey
 	gpu      int
@@ -28,6 +29,7 @@ type share struct {
 	exported bool // an exporter is known, or was
 	holds    map[sharer]*hold
 	exiting  int // of holds
+	estate   *estate
 }
 
 // hold is one process's having of a share, however often it has imported it.
@@ -161,6 +163,9 @@ func (r *shares) remove(sh *share, p sharer) (over []ended) {
 		return nil
 	}
 	delete(r.byKey, sh.key)
+	if r.inherit(sh) {
+		return nil
+	}
 	return []ended{{account{sh.home, sh.gpu}, sh.bytes}}
 }
 

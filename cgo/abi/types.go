@@ -206,7 +206,8 @@ type GPUUsage struct {
 	Moves         uint64
 	Context_bytes uint64
 	Code_bytes    uint64
-	Reserved      [12]uint64
+	Pooled_bytes  uint64
+	Reserved      [11]uint64
 }
 
 type UsagePage struct {

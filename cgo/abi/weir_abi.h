@@ -286,11 +286,13 @@ struct weir_gpu_usage {
     // Counts the agent's own changes of credit_bytes, in one step with them (a 16-byte exchange),
     // so that a new agent knows which of them its predecessor made. The library leaves it alone.
     uint64_t moves;
-    // Written by the library, for display: what of its charge are contexts, and code, globals and
-    // limits.
+    // Written by the library, of its charge: for display, contexts, and code, globals and limits.
     uint64_t context_bytes;
     uint64_t code_bytes;
-    uint64_t reserved[12];
+    // What pools of its that others may have imported have reserved. When the process ends, so much
+    // at most is still held by those.
+    uint64_t pooled_bytes;
+    uint64_t reserved[11];
 };
 
 // Library <-> agent; one memfd a session, made and sealed (SHRINK|GROW|SEAL) by the agent.
@@ -371,6 +373,7 @@ _Static_assert(offsetof(struct weir_usage_page, gpus[0].credit_bytes) % 16 == 0,
                "credit and moves");
 WEIR_ASSERT_AT(weir_gpu_usage, moves, 8);
 WEIR_ASSERT_AT(weir_gpu_usage, context_bytes, 16);
+WEIR_ASSERT_AT(weir_gpu_usage, pooled_bytes, 32);
 WEIR_ASSERT_SIZE(weir_gpu_usage, 128);
 WEIR_ASSERT_AT(weir_usage_page, session, 8);
 WEIR_ASSERT_AT(weir_usage_page, gpus, 128);

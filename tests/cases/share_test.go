@@ -224,6 +224,57 @@ func TestM12ImportedPools(t *testing.T) {
 	stranger.OK("free-place %d", place)
 }
 
+// M12, M17, of pools: what importers have of a pool stays charged when its exporter has ended, as all that
+// it had reserved, until they have let go of the pool and of what they imported out of it.
+func TestM12PoolOutlivesItsExporter(t *testing.T) {
+	machine := node.Machine("256MiB", "512B") + "pool_chunk = \"1MiB\"\n"
+	n := node.Start(t, node.Options{Machine: machine})
+	for _, destroyed := range []bool{false, true} {
+		name := fmt.Sprint("destroyed-", destroyed)
+		pair := n.Puppets(2, node.RunOptions{Name: name, Memory: "8MiB"})
+		a, b := pair[0], pair[1]
+		a.OK("init")
+		b.OK("init")
+		a.OK("alloc %d", mib)
+		pool := a.Number("pool")
+		place := a.Number("pool-alloc %d %d", pool, 3*mib)
+		a.Number("pool-alloc %d %d", pool, 2*mib)
+		theirs := b.Number("import-pool %d %d", a.PID(), a.Number("pool-fd %d", pool))
+		there := b.Number("import-place %d %s", theirs, a.OK("export-place %d", place)[0])
+		use(t, n, "imported", name, 6*mib)
+		if destroyed {
+			a.OK("unpool %d", pool)
+			b.OK("unpool %d", theirs)
+		}
+		a.Kill()
+		becomes(t, n, "its exporter has ended", name, 5*mib)
+		if card := books(t, n).GPUs[0].UsedBytes; card < 3*mib || card > 5*mib {
+			t.Errorf("the card's books say %d bytes", card)
+		}
+		refused(t, b, "alloc %d", 4*mib)
+		b.OK("free %d", b.Number("alloc %d", 3*mib))
+		b.OK("free-place %d", there)
+		if !destroyed {
+			use(t, n, "the pool is still there", name, 5*mib)
+			b.OK("unpool %d", theirs)
+		}
+		becomes(t, n, "let go of", name, 0)
+		booksAgree(t, n, "let go of", name)
+		b.Kill()
+	}
+}
+
+// becomes waits until a container uses so many bytes.
+func becomes(t *testing.T, n *node.Node, what, name string, want int64) {
+	t.Helper()
+	n.Eventually(func() string {
+		if used, _ := n.Use(name); used != want {
+			return fmt.Sprintf("%s: %s uses %d bytes, want %d", what, name, used, want)
+		}
+		return ""
+	})
+}
+
 // M16: a handle, a mapping or an opened pointer that was never seen is passed on, the driver's code
 // comes back, and nothing is given back for it.
 func TestM16NeverSeen(t *testing.T) {

@@ -30,6 +30,7 @@ type thing struct {
 	lent  int    // of memory out of a pool: how many others have imported it
 	// Of a pool, or memory out of it, that was imported: what it is for its exporter.
 	source *thing
+	left   bool // its performer has ended
 }
 
 // amounts are bytes on each GPU.
@@ -171,14 +172,17 @@ func (s *sequence) gone(p *performer) {
 	}
 	for _, o := range p.things {
 		o.returned()
+		o.left = true
 	}
 	s.holders = append(s.holders, p.holders...)
 }
 
-// lends tells whether others have imported memory out of p's pools. What is shared so must outlive
-// its imports.
-func (p *performer) lends() bool {
-	return slices.ContainsFunc(p.things, func(o *thing) bool { return o.lent > 0 })
+// inherits tells whether p has a pool on the GPU, or memory out of it, of one who has ended. The agent
+// charges all that such a pool had reserved, of which the card keeps what is imported.
+func (p *performer) inherits(gpu int) bool {
+	return slices.ContainsFunc(p.things, func(o *thing) bool {
+		return o.gpu == gpu && o.source != nil && o.source.left
+	})
 }
 
 // returned: what was imported is imported no more.

@@ -155,12 +155,12 @@ func (s *sequence) round() {
 		if p.pending == nil {
 			continue
 		}
-		switch n := s.random.IntN(40); {
-		case n == 0 && !p.lends():
+		switch s.random.IntN(40) {
+		case 0:
 			s.totals["killed amid a call"]++
 			s.signal(p, syscall.SIGKILL)
 			s.gone(p)
-		case n == 1 || n == 2:
+		case 1, 2:
 			s.totals["stopped amid a call"]++
 			s.signal(p, syscall.SIGSTOP)
 			p.stopped = true
@@ -243,7 +243,7 @@ func (s *sequence) disturb() {
 			s.signal(p, syscall.SIGCONT)
 			p.stopped = false
 		case s.needed(p):
-		case n == 0 && !p.lends():
+		case n == 0:
 			s.totals["killed"]++
 			s.signal(p, syscall.SIGKILL)
 			s.gone(p)
@@ -293,6 +293,10 @@ func (s *sequence) compare() {
 
 func (s *sequence) compareOnce(gpu int, used, charged []amounts, card int64, each map[int]amounts, amid bool) string {
 	var sum int64
+	inherited := slices.ContainsFunc(s.cast, func(p *performer) bool { return p.inherits(gpu) })
+	if inherited {
+		s.totals["inherited"]++
+	}
 	for i, stage := range s.stages {
 		use, charge := used[i][gpu], charged[i][gpu]
 		sum += use
@@ -306,12 +310,12 @@ func (s *sequence) compareOnce(gpu int, used, charged []amounts, card int64, eac
 				own += each[p.pid][gpu]
 			}
 		}
-		if !s.crossed && !amid && own != use {
+		if !s.crossed && !amid && own != use && (!inherited || own > use) {
 			return fmt.Sprintf("%s uses %d bytes of GPU %d by the agent, %d by the card's books: %v", stage.name,
 				use, gpu, own, each)
 		}
 	}
-	if !amid && sum != card {
+	if !amid && sum != card && (!inherited || card > sum) {
 		return fmt.Sprintf("%d bytes of GPU %d are used by the agent, %d by the card's books", sum, gpu, card)
 	}
 	return ""

@@ -224,7 +224,7 @@ func TestRandomSequences(t *testing.T) {
 	}
 	t.Logf("%d sequences in %s: %v", sequences, time.Since(start).Round(time.Second), totals)
 	for _, what := range []string{"refused", "killed", "killed amid a call", "stopped", "stopped amid a call",
-		"imported out of a pool"} {
+		"imported out of a pool", "inherited"} {
 		if limit >= time.Minute && totals[what] == 0 {
 			t.Errorf("nothing was %s", what)
 		}

@@ -95,6 +95,12 @@ func (u *Usage) Shown(gpu int, limit uint64) (contexts, code uint64) {
 	return min(atomic.LoadUint64(&g.Context_bytes), limit), min(atomic.LoadUint64(&g.Code_bytes), limit)
 }
 
+// Pooled returns what the process says that pools of its which others may have imported have reserved on
+// a GPU, in bytes, and at most limit.
+func (u *Usage) Pooled(gpu int, limit uint64) uint64 {
+	return min(atomic.LoadUint64(&(*abi.UsagePage)(u.at(0)).Gpus[gpu].Pooled_bytes), limit)
+}
+
 // Moves returns the count of the agent's moves on a GPU.
 func (u *Usage) Moves(gpu int) uint64 { return atomic.LoadUint64(&u.pair(gpu)[1]) }
 

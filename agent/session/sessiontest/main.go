@@ -139,6 +139,9 @@ func (p *program) onGPU(command string, gpu int, n uint64) (string, error) {
 	case "forge":
 		t.Forge(gpu, n)
 		return "", nil
+	case "pooled":
+		t.Pooled(gpu, n)
+		return "", nil
 	}
 	return "", fmt.Errorf("unknown command %q", command)
 }

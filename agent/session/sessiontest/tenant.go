@@ -146,6 +146,11 @@ func (t *Tenant) Forge(gpu int, value uint64) {
 	atomic.StoreUint64(t.word(gpu), value)
 }
 
+// Pooled shows what pools of its that others may have imported have reserved.
+func (t *Tenant) Pooled(gpu int, n uint64) {
+	atomic.StoreUint64(&t.usage.Gpus[gpu].Pooled_bytes, n)
+}
+
 // Export makes n bytes of what is held on a GPU known by a key, and tells whether they are the
 // container's now.
 func (t *Tenant) Export(gpu int, n uint64, key abi.ShareKey) (bool, error) {
