@@ -211,7 +211,7 @@ static CUresult create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor) 
         return driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     *out = (CUarray)array;
-    return driver_leave(CUDA_SUCCESS);
+    return memory_leave(context->card);
 }
 
 API cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {

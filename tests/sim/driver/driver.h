@@ -443,6 +443,9 @@ extern const struct sim_ptx_memory kernel_memory;  // `user` is the context
 // A block of device memory for the context. CUDA_ERROR_OUT_OF_MEMORY.
 CUresult memory_take(struct context *context, uint64_t bytes, enum block_kind kind,
                      uint64_t *address);
+// Ends a call that took memory of a card: managed pages that had to make room are on their way for
+// a while, and whoever has taken their place waits, without the lock. CUDA_SUCCESS.
+CUresult memory_leave(uint32_t card);
 CUresult memory_give(uint64_t address);
 void memory_drop(struct context *context);  // all that the context has
 // Makes a block the driver's own: cuMemFree refuses it.

@@ -173,13 +173,14 @@ void memory_drop(struct context *context) {
 
 // ---- Device memory ----
 
-// Managed pages that had to make room are on their way for a while.
-static void wait_for_room(uint32_t card) {
+CUresult memory_leave(uint32_t card) {
+    CUresult rc = driver_leave(CUDA_SUCCESS);
     uint64_t ns;
     while ((ns = sim_managed_wait_ns(driver.machine, card))) {
         ns = ns < WAIT_NS_MAX ? ns : WAIT_NS_MAX;
         nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
     }
+    return rc;
 }
 
 static CUresult allocate(uint64_t *address, uint64_t bytes, enum block_kind kind) {
@@ -190,10 +191,8 @@ static CUresult allocate(uint64_t *address, uint64_t bytes, enum block_kind kind
     if (!address)
         return driver_leave(CUDA_ERROR_INVALID_VALUE);
     uint32_t card = context->card;
-    rc = driver_leave(memory_take(context, bytes, kind, address));
-    if (!rc && kind == BLOCK_PLAIN)
-        wait_for_room(card);
-    return rc;
+    rc = memory_take(context, bytes, kind, address);
+    return rc || kind != BLOCK_PLAIN ? driver_leave(rc) : memory_leave(card);
 }
 
 API cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {

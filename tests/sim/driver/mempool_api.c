@@ -238,12 +238,13 @@ static CUresult take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, bool f
         return driver_leave(CUDA_ERROR_INVALID_VALUE);
     if (!pool)
         return driver_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    uint64_t at = 0;
+    uint64_t at = 0, reserved = pool->reserved;
     rc = stream->capture ? capture_alloc(stream, pool->gpu, bytes, &at)
                          : mempool_take(pool, stream, bytes, &at);
     if (!rc)
         *out = at;
-    return driver_leave(rc);
+    bool grown = !rc && pool->reserved > reserved;
+    return grown ? memory_leave(driver.cards[pool->gpu]) : driver_leave(rc);
 }
 
 API cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {

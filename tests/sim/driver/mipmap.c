@@ -105,7 +105,7 @@ API cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR 
     mipmap->descriptor = *descriptor;
     mipmap->levels = levels;
     *out = (CUmipmappedArray)mipmap;
-    return driver_leave(CUDA_SUCCESS);
+    return memory_leave(context->card);
 }
 
 API cuMipmappedArrayDestroy(CUmipmappedArray handle) {

@@ -116,7 +116,7 @@ API cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
         chunk->properties = *properties;
         *handle = (uintptr_t)chunk;
     }
-    return driver_leave(rc);
+    return rc || chunk->gpu < 0 ? driver_leave(rc) : memory_leave(chunk->card);
 }
 
 API cuMemRelease(CUmemGenericAllocationHandle handle) {

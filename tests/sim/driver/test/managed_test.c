@@ -280,13 +280,80 @@ static void plain_memory_first(void) {
     CHECK_EQ(free_bytes(), all);
 }
 
+enum taking { TAKE_PLAIN, TAKE_CREATED, TAKE_ARRAY, TAKE_MIPMAP, TAKE_POOL, TAKES };
+
+// Takes 300 pages of the card; what is to be given back, and the pool that it came from.
+static CUdeviceptr take(enum taking taking, CUmemoryPool *pool) {
+    CUmemAllocationProp created = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUDA_ARRAY3D_DESCRIPTOR shape = {
+        .Width = PAGE / 4, .Height = 300, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUdeviceptr taken = 0;
+    switch (taking) {
+    case TAKE_PLAIN:
+        OK(cuMemAlloc_v2(&taken, PAGES(300)));
+        break;
+    case TAKE_CREATED:
+        OK(cuMemCreate(&taken, PAGES(300), &created, 0));
+        break;
+    case TAKE_ARRAY:
+        OK(cuArray3DCreate_v2((CUarray *)&taken, &shape));
+        break;
+    case TAKE_MIPMAP:
+        OK(cuMipmappedArrayCreate((CUmipmappedArray *)&taken, &shape, 1));
+        break;
+    default:
+        OK(cuMemPoolCreate(pool, &props));
+        OK(cuMemAllocFromPoolAsync(&taken, PAGES(300), *pool, NULL));
+    }
+    return taken;
+}
+
+static void give_back(enum taking taking, CUdeviceptr taken, CUmemoryPool pool) {
+    switch (taking) {
+    case TAKE_CREATED:
+        OK(cuMemRelease(taken));
+        break;
+    case TAKE_ARRAY:
+        OK(cuArrayDestroy((CUarray)taken));
+        break;
+    case TAKE_MIPMAP:
+        OK(cuMipmappedArrayDestroy((CUmipmappedArray)taken));
+        break;
+    default:
+        OK(cuMemFree_v2(taken));
+    }
+    if (taking == TAKE_POOL)
+        OK(cuMemPoolDestroy(pool));
+}
+
+// Whatever takes the place of managed pages waits until they have gone.
+static void all_kinds_wait(void) {
+    uint64_t all = free_bytes();
+    CUdeviceptr at = managed(all);
+    for (enum taking taking = TAKE_PLAIN; taking < TAKES; taking++) {
+        CUmemoryPool pool = NULL;
+        touch(at, all);
+        uint64_t evicted = books(0).evicted_bytes, before = sim_now_ns();
+        CUdeviceptr taken = take(taking, &pool);
+        CHECK(books(0).evicted_bytes - evicted >= PAGES(300));
+        CHECK(sim_now_ns() - before >= (uint64_t)(link_ms(PAGES(300)) * 1e6));
+        give_back(taking, taken, pool);
+        OK(cuCtxSynchronize());
+    }
+    OK(cuMemFree_v2(at));
+    CHECK_EQ(free_bytes(), all);
+}
+
 int main(int argc, char **argv) {
     start_managed();
     static const struct test tests[] = {
         TEST(counts_where_it_lies),   TEST(host_writes_first),  TEST(small_ones_share_pages),
         TEST(what_kernels_touch),     TEST(faults_take_time),   TEST(prefetches_run_beside_kernels),
         TEST(touched_when_it_begins), TEST(graphs_touch_it),    TEST(evictions_take_time),
-        TEST(data_survive_thrashing), TEST(plain_memory_first),
+        TEST(data_survive_thrashing), TEST(plain_memory_first), TEST(all_kinds_wait),
     };
     int rc = RUN(tests);
     stop_managed();
