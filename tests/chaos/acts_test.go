@@ -33,7 +33,7 @@ func (s *sequence) draw(p *performer) *request {
 	for {
 		var r *request
 		n := s.random.IntN(105)
-		if s.pools && s.random.IntN(2) == 0 {
+		if s.pools && s.random.IntN(4) > 0 {
 			n = 100
 		}
 		switch {

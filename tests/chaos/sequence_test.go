@@ -78,10 +78,11 @@ func (s *sequence) play() {
 	s.used = make([]amounts, len(s.stages))
 	s.gpus = [][]int{{0}, {1}, {0, 1}, {0, 1}}[s.random.IntN(4)]
 	containers, most := 1+s.random.IntN(2), 8
+	least := 1
 	if s.pools = s.random.IntN(3) == 0; s.pools {
-		most = 4
+		least, most = 2, 3
 	}
-	for range 1 + s.random.IntN(most) {
+	for range least + s.random.IntN(most) {
 		s.cast = append(s.cast, s.newPerformer(s.random.IntN(containers)))
 	}
 	s.watch = s.startWatch()
@@ -235,8 +236,8 @@ func (s *sequence) disturb() {
 	s.t.Helper()
 	for _, p := range slices.Clone(s.cast) {
 		n := s.random.IntN(30)
-		if s.pools { // for which performers have to live longer
-			n += s.random.IntN(2)
+		if n == 0 && s.pools && s.random.IntN(4) > 0 { // for which performers have to live longer
+			continue
 		}
 		switch {
 		case p.stopped && n < 10:
