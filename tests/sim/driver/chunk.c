@@ -123,6 +123,24 @@ CUresult chunk_make(int gpu, uint64_t bytes, struct chunk **out) {
     return CUDA_SUCCESS;
 }
 
+bool chunk_written(const struct chunk *chunk, uint64_t *at, uint64_t *end) {
+    const struct home *home = home_of(chunk->gpu);
+    if (*at >= chunk->bytes)
+        return false;
+    *end = chunk->bytes;
+    if (!file_is(home->fd, home->inode))
+        return true;  // nobody tells
+    off_t start = (off_t)(chunk->home->first * SIM_GRANULE);
+    off_t data = lseek(home->fd, start + (off_t)*at, SEEK_DATA);
+    if (data < 0)
+        return errno != ENXIO;
+    off_t hole = lseek(home->fd, data, SEEK_HOLE);
+    *at = (uint64_t)(data - start);
+    if (hole >= 0 && (uint64_t)(hole - start) < *end)
+        *end = (uint64_t)(hole - start);
+    return *at < *end;
+}
+
 void chunk_leave_home(struct chunk *chunk) {
     struct home *home = home_of(chunk->gpu);
     madvise(home->data + chunk->home->first * SIM_GRANULE, chunk->bytes, MADV_REMOVE);

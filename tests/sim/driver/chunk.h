@@ -9,6 +9,9 @@ struct chunk *chunk_new(int gpu, uint64_t bytes);
 void chunk_delete(struct chunk *chunk);
 // The chunk at or after number *i, which becomes its own; NULL at the end.
 struct chunk *chunk_next(uint32_t *i);
+// Of a chunk in this process's file, the first part from *at on that may have been written; false:
+// there is none.
+bool chunk_written(const struct chunk *chunk, uint64_t *at, uint64_t *end);
 // Gives the chunk's part of this process's file back.
 void chunk_leave_home(struct chunk *chunk);
 

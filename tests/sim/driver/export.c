@@ -66,9 +66,14 @@ static void copy_pages(char *to, const char *from, uint64_t bytes) {
     }
 }
 
-// Makes one with what lies at `from`.
-static CUresult own_make(const struct chunk *chunk, const char *from, uint64_t bytes,
-                         struct own *own) {
+// What was never written is not even looked at: to read it would take memory.
+static void copy_written(char *to, const struct chunk *chunk) {
+    for (uint64_t at = 0, end; chunk_written(chunk, &at, &end); at = end)
+        copy_pages(to + at, chunk->data + at, end - at);
+}
+
+// Makes an empty one.
+static CUresult own_make(const struct chunk *chunk, struct own *own) {
     struct label label = {.magic = LABEL_MAGIC,
                           .host = chunk->gpu < 0,
                           .share = sim_share_name(driver.machine),
@@ -91,7 +96,6 @@ static CUresult own_make(const struct chunk *chunk, const char *from, uint64_t b
         close(fd);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    copy_pages(own->data, from, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -116,9 +120,10 @@ static int enter_books(const struct chunk *chunk) {
 static CUresult leave_home(struct chunk *chunk) {
     struct own own, before = {.data = chunk->data, .fd = -1};
     struct block *home = chunk->home;
-    CUresult rc = own_make(chunk, chunk->data, chunk->bytes, &own);
+    CUresult rc = own_make(chunk, &own);
     if (rc)
         return rc;
+    copy_written(own.data, chunk);
     put(chunk, &own, NULL);
     if (range_follow(chunk) || enter_books(chunk)) {
         put(chunk, &before, home);
@@ -184,11 +189,12 @@ static CUresult adopt(struct arena *arena, struct block *block, struct chunk **o
     if (!chunk)
         return CUDA_ERROR_OUT_OF_MEMORY;
     chunk->card_bytes = bytes;
-    CUresult rc = own_make(chunk, from, bytes, &own);
+    CUresult rc = own_make(chunk, &own);
     if (rc) {
         chunk_delete(chunk);
         return rc;
     }
+    copy_pages(own.data, from, bytes);
     put(chunk, &own, NULL);
     if (enter_books(chunk)) {
         own_drop(&own, chunk->bytes);

@@ -40,8 +40,10 @@ static void exporter(uint64_t mapped) {
     context = start_context();
     CUmemGenericAllocationHandle handle = create_on(0, BYTES);
     CUdeviceptr at = mapped ? map_all(handle, BYTES) : 0;
-    if (mapped)
+    if (mapped) {  // two pages, with pages between them that were never written
+        put_word(at + BYTES / 2, 12);
         put_word(at + BYTES - 4, 11);
+    }
     int fd = export(handle), again = export(handle);
     struct stat one, two;
     CHECK(!fstat(fd, &one) && !fstat(again, &two));
@@ -76,6 +78,8 @@ static void importer(uint64_t unused) {
     OK(cuMemRelease(again));
     CUdeviceptr at = map_all(handle, BYTES);
     CHECK_EQ(word_at(at + BYTES - 4), 11);
+    CHECK_EQ(word_at(at + BYTES / 2), 12);
+    CHECK_EQ(word_at(at + BYTES / 4), 0);
     put_word(at, 22);
     tell(0);
     listen_word();
