@@ -10,6 +10,9 @@ E2E_DRIVER := $(BUILD)/bench/libcuda.so.1
 # For those that look into the simulated machine's own books.
 E2E_MACHINE := $(wildcard tests/sim/*.c)
 
+E2E_CHURN := $(addprefix $(E2E_DIR)/,churn.c churn_memory.c churn_shared.c churn_context.c)
+E2E_CHURN_HEADERS := $(E2E_DIR)/churn.h $(wildcard tests/sim/driver/cuda_*abi.h)
+
 # Not part of `make build`: whoever only wants the demo need not wait for them.
 E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner acrobat churn guest streamer \
   libnext.so)
@@ -36,8 +39,22 @@ $(addprefix $(E2E_OUT)/,forger babbler spinner): $(E2E_OUT)/%: $(E2E_DIR)/%.c $(
   cgo/abi/weir_abi.h $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
 
-$(E2E_OUT)/churn: $(E2E_DIR)/churn.c $(E2E_HEADERS) $(E2E_DRIVER) | $(E2E_OUT)
-	$(CC) $(E2E_CFLAGS) -pthread -o $@ $< $(E2E_DRIVER)
+$(E2E_OUT)/churn: $(E2E_CHURN) $(E2E_CHURN_HEADERS) $(E2E_DRIVER) | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -pthread -o $@ $(E2E_CHURN) $(E2E_DRIVER)
+
+# The same under a sanitizer, whole: with the library linked in, which no sanitizer's own library can
+# be preloaded before, and on the simulated driver of the same kind, which it finds beside it.
+E2E_ARCH := $(if $(filter aarch64,$(shell uname -m)),arm64,amd64)
+E2E_LIBRARY := $(wildcard $(LIB_DIR)/*.c $(LIB_DIR)/*_$(E2E_ARCH).S) $(LIB_DIR)/preload/exports.S
+define E2E_CHURN_KIND
+$$(SIM_OUT)/$(1)/churn: $$(E2E_CHURN) $$(E2E_CHURN_HEADERS) $$(LIB_SOURCES) \
+  $$(SIM_OUT)/$(1)/libcuda.so.1
+	$$(CC) $$(E2E_CFLAGS) -D_GNU_SOURCE -fno-stack-protector -U_FORTIFY_SOURCE -I$$(LIB_DIR) \
+	  $$(SIM_EXTRA_$(1)) -pthread -o $$@ $$(E2E_CHURN) $$(E2E_LIBRARY) \
+	  $$(SIM_OUT)/$(1)/libcuda.so.1 -Wl,-rpath,'$$$$ORIGIN'
+endef
+$(foreach kind,asan tsan,$(eval $(call E2E_CHURN_KIND,$(kind))))
+e2e: $(foreach kind,asan tsan,$(SIM_OUT)/$(kind)/churn)
 
 $(E2E_OUT)/streamer: $(E2E_DIR)/streamer.c $(wildcard tests/sim/driver/cuda_*abi.h) $(E2E_DRIVER) \
   | $(E2E_OUT)

@@ -299,6 +299,9 @@ HANDLE(cuModuleLoad, UNUSED const char *path)
 HANDLE(cuModuleLoadData, UNUSED const void *image)
 HANDLE(cuModuleLoadDataEx, UNUSED const void *image, UNUSED unsigned count, UNUSED void *options,
        UNUSED void *values)
+HANDLE(cuLibraryLoadData, UNUSED const void *image, UNUSED void *options, UNUSED void *values,
+       UNUSED unsigned count, UNUSED void *library_options, UNUSED void *library_values,
+       UNUSED unsigned library_count)
 HANDLE(cuModuleGetFunction, UNUSED void *module, UNUSED const char *name)
 HANDLE(cuGraphCreate, UNUSED unsigned flags)
 HANDLE(cuGraphInstantiateWithFlags, UNUSED void *graph, UNUSED uint64_t flags)

@@ -1,174 +1,205 @@
-// churn.c: allocates and frees one kind of memory after the other, from eight threads at once.
+// churn.c: takes and gives back one kind of memory after the other, from eight threads at once.
 //
-// Usage: churn PAIRS, of each kind and thread. It prints "warm RESIDENT" after a tenth of that, and
-// "done RESIDENT FREE TOTAL" after the rest, all in bytes, each time waiting for a line. On the
-// null driver, which gives every address out once, whatever grows is the library's.
-#define _GNU_SOURCE
-#include "cuda.h"
+// churn PAIRS [KIND...]: so many pairs of each kind and thread, of all kinds or of those named. A
+// tenth of them comes first, each thread beginning with another kind; then it prints "warm" and
+// waits for a line. The rest goes kind by kind, all threads at the same; after each it prints
+// "kind NAME" with what memory the process has gained, and the processor time that it took in
+// milliseconds. At the end it prints "done" and waits for a line again. After "warm" and "done"
+// come, in bytes: memory resident, memory of malloc in use, address space, descriptors (their
+// number), and free and total memory as the driver tells them.
+#include "churn.h"
 
+#include <dirent.h>
+#include <malloc.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { THREADS = 8, PIECE_BYTES = 4096, PHYSICAL_BYTES = 2 << 20 };
+enum { KINDS_MAX = 64 };
 
-typedef struct {
-    int type, handle_types, location_type, location;
-    void *security;
-    size_t bytes_max;
-    char reserved[56];
-} properties;
-
-typedef struct {
-    size_t width, height, depth;
-    int format;
-    unsigned channels, flags;
-} array_description;
-
-int cuMemPoolCreate(void **pool, const properties *properties);
-int cuMemAllocFromPoolAsync(uint64_t *address, size_t bytes, void *pool, void *stream);
-int cuMemCreate(uint64_t *handle, size_t bytes, const properties *properties, uint64_t flags);
-int cuMemRelease(uint64_t handle);
-int cuArray3DCreate_v2(void **array, const array_description *description);
-int cuArrayDestroy(void *array);
-int cuMipmappedArrayCreate(void **array, const array_description *description, unsigned levels);
-int cuMipmappedArrayDestroy(void *array);
-int cuModuleUnload(void *module);
-
-static const properties on_device = {.type = 1, .location_type = 1};
-static const array_description shape = {.width = 64, .height = 64, .format = 1, .channels = 1};
-static void *context, *pool;
+static const struct kind *kinds[KINDS_MAX];
+static int kind_count;
+static CUcontext context;
 static long pairs;
 static pthread_barrier_t line;
 
-static void check(const char *name, int code) {
+void check(const char *call, CUresult code) {
     if (!code)
         return;
-    printf("failed %s %d\n", name, code);
+    printf("failed %s %d\n", call, code);
     fflush(stdout);
     _exit(1);
 }
 
-static void plain(void *stream) {
-    uint64_t address;
-    (void)stream;
-    check("cuMemAlloc_v2", cuMemAlloc_v2(&address, PIECE_BYTES));
-    check("cuMemFree_v2", cuMemFree_v2(address));
+// ---- What the process has ----
+
+struct belongings {
+    size_t resident, heap, mapped, descriptors;
+};
+
+static size_t count_descriptors(void) {
+    size_t count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    while (directory && readdir(directory))
+        count++;
+    if (directory)
+        closedir(directory);
+    return count - 3;  // the directory itself, and its two dots
 }
 
-static void pitched(void *stream) {
-    uint64_t address;
-    size_t pitch;
-    (void)stream;
-    check("cuMemAllocPitch_v2", cuMemAllocPitch_v2(&address, &pitch, 100, 8, 4));
-    check("cuMemFree_v2", cuMemFree_v2(address));
-}
-
-static void managed(void *stream) {
-    uint64_t address;
-    (void)stream;
-    check("cuMemAllocManaged", cuMemAllocManaged(&address, PIECE_BYTES, CU_MEM_ATTACH_GLOBAL));
-    check("cuMemFree_v2", cuMemFree_v2(address));
-}
-
-static void in_order(void *stream) {
-    uint64_t address;
-    check("cuMemAllocAsync", cuMemAllocAsync(&address, PIECE_BYTES, stream));
-    check("cuMemFreeAsync", cuMemFreeAsync(address, stream));
-}
-
-static void pooled(void *stream) {
-    uint64_t address;
-    check("cuMemAllocFromPoolAsync", cuMemAllocFromPoolAsync(&address, PIECE_BYTES, pool, stream));
-    check("cuMemFreeAsync", cuMemFreeAsync(address, stream));
-}
-
-static void physical(void *stream) {
-    uint64_t handle;
-    (void)stream;
-    check("cuMemCreate", cuMemCreate(&handle, PHYSICAL_BYTES, &on_device, 0));
-    check("cuMemRelease", cuMemRelease(handle));
-}
-
-static void array(void *stream) {
-    void *handle;
-    (void)stream;
-    check("cuArray3DCreate_v2", cuArray3DCreate_v2(&handle, &shape));
-    check("cuArrayDestroy", cuArrayDestroy(handle));
-}
-
-static void mipmap(void *stream) {
-    void *handle;
-    (void)stream;
-    check("cuMipmappedArrayCreate", cuMipmappedArrayCreate(&handle, &shape, 3));
-    check("cuMipmappedArrayDestroy", cuMipmappedArrayDestroy(handle));
-}
-
-static void module(void *stream) {
-    void *handle;
-    (void)stream;
-    check("cuModuleLoadData", cuModuleLoadData(&handle, ".version 8.0\n.target sm_80\n"));
-    check("cuModuleUnload", cuModuleUnload(handle));
-}
-
-static void (*const kinds[])(void *stream) = {plain,    pitched, managed, in_order, pooled,
-                                              physical, array,   mipmap,  module};
-
-static void *work(void *unused) {
-    void *stream;
-    (void)unused;
-    check("cuCtxSetCurrent", cuCtxSetCurrent(context));
-    check("cuStreamCreate", cuStreamCreate(&stream, 0));
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-        for (long j = 0; j < pairs / 10; j++)
-            kinds[i](stream);
-    pthread_barrier_wait(&line);
-    pthread_barrier_wait(&line);
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-        for (long j = pairs / 10; j < pairs; j++)
-            kinds[i](stream);
-    return NULL;
-}
-
-static size_t resident(void) {
-    size_t all = 0, pages = 0;
+static struct belongings belongings(void) {
+    struct belongings now = {.descriptors = count_descriptors()};
+    struct mallinfo2 heap = mallinfo2();
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     FILE *file = fopen("/proc/self/statm", "re");
-    if (!file || fscanf(file, "%zu %zu", &all, &pages) != 2)
+    if (!file || fscanf(file, "%zu %zu", &now.mapped, &now.resident) != 2)
         _exit(1);
     fclose(file);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
+    now.mapped *= page;
+    now.resident *= page;
+    now.heap = heap.uordblks + heap.hblkhd;
+    return now;
+}
+
+static long processor_ms(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
+           (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
 }
 
 static void wait_for_line(void) {
     char byte;
-    fflush(stdout);
     while (read(STDIN_FILENO, &byte, 1) == 1 && byte != '\n')
         ;
 }
 
-int main(int count, char **arguments) {
-    pthread_t threads[THREADS];
-    int device;
+// With nothing under way and nothing kept in reserve.
+static void report(const char *word) {
     size_t free_bytes, total_bytes;
-    if (count != 2 || (pairs = atol(arguments[1])) < 10)
+    CUmemoryPool pool;
+    OK(cuCtxSynchronize, );
+    OK(cuDeviceGetDefaultMemPool, &pool, 0);
+    OK(cuMemPoolTrimTo, pool, 0);
+    OK(cuDeviceGraphMemTrim, 0);
+    OK(cuMemGetInfo_v2, &free_bytes, &total_bytes);
+    struct belongings now = belongings();
+    printf("%s %zu %zu %zu %zu %zu %zu\n", word, now.resident, now.heap, now.mapped,
+           now.descriptors, free_bytes, total_bytes);
+    fflush(stdout);
+    wait_for_line();
+}
+
+// ---- The threads ----
+
+static void *work(void *argument) {
+    int first = (int)(intptr_t)argument * kind_count / CHURN_THREADS;
+    CUstream stream;
+    OK(cuCtxSetCurrent, context);
+    OK(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < kind_count; i++)
+        for (long j = 0; j < pairs / 10; j++)
+            kinds[(first + i) % kind_count]->pair(stream);
+    OK(cuStreamSynchronize, stream);
+    for (int i = 0; i < kind_count; i++) {
+        pthread_barrier_wait(&line);
+        pthread_barrier_wait(&line);
+        for (long j = pairs / 10; j < pairs; j++)
+            kinds[i]->pair(stream);
+        OK(cuStreamSynchronize, stream);
+    }
+    pthread_barrier_wait(&line);
+    OK(cuStreamDestroy_v2, stream);
+    return NULL;
+}
+
+// Leads the threads through the kinds one by one.
+static void measure(void) {
+    pthread_barrier_wait(&line);
+    report("warm");
+    for (int i = 0; i < kind_count; i++) {
+        struct belongings before = belongings();
+        long began = processor_ms();
+        pthread_barrier_wait(&line);
+        pthread_barrier_wait(&line);
+        struct belongings after = belongings();
+        printf("kind %s %zd %zd %zd\n", kinds[i]->name, after.resident - before.resident,
+               after.heap - before.heap, processor_ms() - began);
+        fflush(stdout);
+    }
+}
+
+// ---- The beginning ----
+
+static void add_kinds(const struct kind *some, char **names) {
+    for (; some->name; some++) {
+        char **name = names;
+        while (*name && strcmp(*name, some->name) != 0)
+            name++;
+        if ((*names && !*name) || kind_count == KINDS_MAX)
+            continue;
+        kinds[kind_count++] = some;
+    }
+}
+
+// Starts the lender, a process of its own: before this one uses the driver. What ends it.
+static int borrow(char *program) {
+    int to[2], from[2];
+    if (pipe(to) || pipe(from))
+        _exit(1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *arguments[] = {program, "lend", NULL};
+        dup2(to[0], STDIN_FILENO);
+        dup2(from[1], STDOUT_FILENO);
+        close(to[1]);
+        close(from[0]);
+        execv(program, arguments);
+        _exit(1);
+    }
+    close(to[0]);
+    close(from[1]);
+    if (pid < 0 || read(from[0], &lent, sizeof(lent)) != sizeof(lent)) {
+        printf("failed lender\n");
+        fflush(stdout);
+        _exit(1);
+    }
+    close(from[0]);
+    return to[1];
+}
+
+int main(int count, char **arguments) {
+    pthread_t threads[CHURN_THREADS];
+    if (count == 2 && !strcmp(arguments[1], "lend"))
+        return lend();
+    if (count < 2 || (pairs = atol(arguments[1])) < 10)
         return 2;
-    check("cuInit", cuInit(0));
-    check("cuDeviceGet", cuDeviceGet(&device, 0));
-    check("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain(&context, device));
-    check("cuCtxSetCurrent", cuCtxSetCurrent(context));
-    check("cuMemPoolCreate", cuMemPoolCreate(&pool, &on_device));
-    pthread_barrier_init(&line, NULL, THREADS + 1);
-    for (int i = 0; i < THREADS; i++)
-        check("pthread_create", pthread_create(&threads[i], NULL, work, NULL));
-    pthread_barrier_wait(&line);
-    printf("warm %zu\n", resident());
-    wait_for_line();
-    pthread_barrier_wait(&line);
-    for (int i = 0; i < THREADS; i++)
+    add_kinds(memory_kinds, arguments + 2);
+    add_kinds(shared_kinds, arguments + 2);
+    add_kinds(context_kinds, arguments + 2);
+    int lender = count == 2 ? borrow(arguments[0]) : -1;
+    OK(cuInit, 0);
+    OK(cuDevicePrimaryCtxRetain, &context, 0);
+    OK(cuCtxSetCurrent, context);
+    for (int i = 0; i < kind_count; i++)
+        if (kinds[i]->prepare)
+            kinds[i]->prepare();
+    pthread_barrier_init(&line, NULL, CHURN_THREADS + 1);
+    for (intptr_t i = 0; i < CHURN_THREADS; i++)
+        if (pthread_create(&threads[i], NULL, work, (void *)i))
+            _exit(1);
+    measure();
+    for (int i = 0; i < CHURN_THREADS; i++)
         pthread_join(threads[i], NULL);
-    check("cuMemGetInfo_v2", cuMemGetInfo_v2(&free_bytes, &total_bytes));
-    printf("done %zu %zu %zu\n", resident(), free_bytes, total_bytes);
-    wait_for_line();
+    report("done");
+    if (lender >= 0)
+        close(lender);
+    while (wait(NULL) > 0)
+        ;
+    OK(cuDevicePrimaryCtxRelease_v2, 0);
     return 0;
 }
