@@ -210,8 +210,7 @@ func TestChurnUnderSanitizers(t *testing.T) {
 		// A small quarantine of freed memory: with the usual one, all memory of short runs stays there.
 		{sanitizer: "asan", env: []string{"ASAN_OPTIONS=detect_leaks=1:quarantine_size_mb=16"},
 			pairs: 60, longPairs: pairsEach},
-		{sanitizer: "tsan", env: []string{"TSAN_OPTIONS=suppressions=" +
-			filepath.Join(node.Root(t), "tests/sim/driver/test/tsan.supp")}, pairs: 30, longPairs: pairsTogether},
+		{sanitizer: "tsan", pairs: 30, longPairs: pairsTogether},
 	} {
 		t.Run(c.sanitizer, func(t *testing.T) { c.run(t) })
 	}

@@ -125,26 +125,18 @@ $(1): $(SIM_TESTS:%=$(SIM_OUT)/$(2)/%)
 	$(SIM_OUT)/$(2)/lookup_test $(SIM_DIR)/testdata
 	$(SIM_OUT)/$(2)/driver_test
 	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/visible_test
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" $(SIM_OUT)/$(2)/mig_test
-	TSAN_OPTIONS="suppressions=$(SIM_TEST_DIR)/tsan.supp" $(SIM_OUT)/$(2)/work_test
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
-	  $(SIM_OUT)/$(2)/process_test
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
-	  $(SIM_OUT)/$(2)/managed_process_test
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
-	  $(SIM_OUT)/$(2)/fault_test
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
-	  $(SIM_OUT)/$(2)/mempool_share_test
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
-	  $(SIM_OUT)/$(2)/export_test
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
-	  $(SIM_OUT)/$(2)/ipc_test
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
-	  $(SIM_OUT)/$(2)/ipc_event_test
-	TSAN_OPTIONS="die_after_fork=0 suppressions=$(SIM_TEST_DIR)/tsan.supp" \
-	  $(SIM_OUT)/$(2)/share_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/mig_test
+	$(SIM_OUT)/$(2)/work_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/process_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/managed_process_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/fault_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/mempool_share_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/export_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/ipc_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/ipc_event_test
+	TSAN_OPTIONS="die_after_fork=0" $(SIM_OUT)/$(2)/share_test
 	for test in $(SIM_DRIVER_TESTS); do \
-	  TSAN_OPTIONS="suppressions=$(SIM_TEST_DIR)/tsan.supp" $(SIM_OUT)/$(2)/$$$$test; done
+	  $(SIM_OUT)/$(2)/$$$$test; done
 endef
 $(eval $(call SIM_RUN,sim-test,plain))
 $(eval $(call SIM_RUN,sim-asan,asan))
