@@ -57,7 +57,7 @@ static void build_environment(struct environment *env, const struct setting *set
 pid_t start_child(const char *path, const struct setting *setting, int in, int out) {
     struct environment env;
     build_environment(&env, setting);
-    char *arguments[] = {(char *)path, NULL};
+    char *arguments[] = {(char *)path, (char *)setting->argument, NULL};
     posix_spawn_file_actions_t actions;
     pid_t pid;
     posix_spawn_file_actions_init(&actions);

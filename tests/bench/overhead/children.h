@@ -15,6 +15,7 @@ struct setting {
     const char *driver_dir;  // folder of the libcuda.so.1 to use, or NULL for none
     int keep_socket;         // pass WEIR_SOCKET on: this library talks to the agent
     int context_ms;          // how long the null driver takes to make a context
+    const char *argument;    // of the child, or NULL for none
 };
 
 // Starts `path` with `out` as its standard output and `in` as its input (-1: /dev/null). The

@@ -1,10 +1,14 @@
 // crowd.c: what many processes at once cost. The program start (start.c) is started 64 and 200
-// times at once, with the library and without it in turns: to the last cuInit, and to the last
-// context, which the driver makes at once or takes 100 ms for. Then 1,000 of them stay and do
-// nothing, and the agent's memory and processor time are read.
+// times at once, with the library and without it in turns, three ways: cuInit and nothing after it;
+// cuInit and a context that the driver makes at once, as no real one does, which shows what a
+// session costs and has no promise; the same where it takes 100 ms. Times run
+// from before the first process is made to the last cuInit and to the last context; ratios are of
+// neighbours in time. Processor time is that of the processes, from their making to their end, and
+// of the agent meanwhile. Then 1,000 of them stay and do nothing, and the agent's memory and
+// processor time are read.
 //
 // Usage: crowd --preload LIBRARY --agent PID [--rounds N] [--sessions N] [--idle SECONDS], inside
-// of weir run.
+// of weir run. --count N and --way init|0|100 take one crowd only, and no idle sessions.
 #define _GNU_SOURCE
 #include "children.h"
 #include "driver_calls.h"
@@ -15,6 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -22,6 +28,7 @@ enum {
     ROUNDS_MAX = 100,
     LINE_BYTES = 64,
     CONTEXT_MS = 100,
+    SETTLE_MS = 20,  // in which the agent has done what the end of a crowd makes it do
     IDLE_MIB_MAX = 64,
     IDLE_PERCENT_MAX = 2,
 };
@@ -42,8 +49,23 @@ struct crowd {
     double context_ms;  // to the last context
 };
 
+// What they do, and how long the driver takes for a context, in milliseconds.
+static const struct way {
+    const char *name, *title, *argument;
+    int context_ms;
+    int promised;
+} ways[] = {
+    {"init", "nothing after cuInit", "init", 0, 1},
+    {"0", "contexts take no time", NULL, 0, 0},
+    {"100", "contexts take 100 ms", NULL, CONTEXT_MS, 1},
+};
+enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
+
+// What is measured of each crowd, in milliseconds.
+enum { INIT, CONTEXT, OWN_CPU, AGENT_CPU, FIGURES };
+
 static void start_crowd(struct crowd *crowd, const struct setting *setting, int count) {
-    int in[2], out[2], late, seen = 0;
+    int in[2], out[2], late, inits = 0, contexts = 0, wanted = setting->argument ? 0 : count;
     crowd->count = count;
     crowd->init_ms = crowd->context_ms = NAN;
     if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
@@ -54,22 +76,23 @@ static void start_crowd(struct crowd *crowd, const struct setting *setting, int 
     close(in[0]);
     close(out[1]);
     crowd->hold = in[1];
-    read_lines(out[0], text, sizeof(text), 2 * count, first + CHILD_MS_MAX * MS, &late);
+    read_lines(out[0], text, sizeof(text), count + wanted, first + CHILD_MS_MAX * MS, &late);
     close(out[0]);
     char *rest = text;
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
         unsigned long long before, after;
         if (sscanf(line, "context %llu", &after) == 1) {
             context = after > context ? after : context;
-            seen++;
+            contexts++;
         } else if (sscanf(line, "%llu %llu", &before, &after) == 2) {
             init = after > init ? after : init;
+            inits++;
         }
     }
-    if (seen != count)
-        return;
-    crowd->init_ms = (double)(init - first) / (double)MS;
-    crowd->context_ms = (double)(context - first) / (double)MS;
+    if (inits == count)
+        crowd->init_ms = (double)(init - first) / (double)MS;
+    if (contexts == count)
+        crowd->context_ms = (double)(context - first) / (double)MS;
 }
 
 static void end_crowd(struct crowd *crowd) {
@@ -98,34 +121,77 @@ static int promise(const char *title, double promised, const char *unit, double 
     return holds;
 }
 
-// Neighbours in time are compared, so that what else the machine does meets both.
-static int compare_crowds(const char *preload, int count, int context_ms, int rounds) {
+// The processor time of another process so far, in milliseconds.
+static double cpu_of(int pid) {
+    clockid_t clock;
+    struct timespec time;
+    if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &time))
+        exit(1);
+    return (double)time.tv_sec * 1000 + (double)time.tv_nsec / 1e6;
+}
+
+static double cpu_of_children(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+}
+
+// One crowd from its beginning to its end, the agent's part in that included.
+static void take_crowd(const struct setting *setting, int count, int agent, double *figures) {
     static struct crowd crowd;
-    struct setting settings[2] = {{.context_ms = context_ms},
-                                  {.preload = preload, .keep_socket = 1, .context_ms = context_ms}};
-    double init[2][ROUNDS_MAX], context[2][ROUNDS_MAX], ratio[2][ROUNDS_MAX];
+    double own = cpu_of_children(), agents = cpu_of(agent);
+    start_crowd(&crowd, setting, count);
+    end_crowd(&crowd);
+    usleep(SETTLE_MS * 1000);
+    figures[INIT] = crowd.init_ms;
+    figures[CONTEXT] = crowd.context_ms;
+    figures[OWN_CPU] = (cpu_of_children() - own) / count;
+    figures[AGENT_CPU] = (cpu_of(agent) - agents) / count;
+}
+
+static int judge(const struct way *way, const char *title, double ratio) {
+    if (way->promised)
+        return promise(title, RATIO_MAX, " times", ratio);
+    printf("measured: %s, got %.2f times\n", title, ratio);
+    return 1;
+}
+
+// Neighbours in time are compared, so that what else the machine does meets both.
+static int compare_crowds(const char *preload, int agent, int count, const struct way *way,
+                          int rounds) {
+    struct setting settings[2] = {{0}, {.preload = preload, .keep_socket = 1}};
+    double all[2][FIGURES][ROUNDS_MAX], ratio[2][ROUNDS_MAX];
     for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < 2; i++) {
-            start_crowd(&crowd, &settings[i], count);
-            end_crowd(&crowd);
-            init[i][round] = crowd.init_ms;
-            context[i][round] = crowd.context_ms;
+            double figures[FIGURES];
+            settings[i].argument = way->argument;
+            settings[i].context_ms = way->context_ms;
+            take_crowd(&settings[i], count, agent, figures);
+            for (int j = 0; j < FIGURES; j++)
+                all[i][j][round] = figures[j];
         }
-        ratio[0][round] = init[1][round] / init[0][round];
-        ratio[1][round] = context[1][round] / context[0][round];
+        for (int j = 0; j < 2; j++)
+            ratio[j][round] = all[1][j][round] / all[0][j][round];
     }
+    double shown[2][FIGURES];
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < FIGURES; j++)
+            shown[i][j] = median(all[i][j], rounds);
+    printf("%d at once, %s: to the last cuInit %.0f ms, with the library %.0f", count, way->title,
+           shown[0][INIT], shown[1][INIT]);
+    if (!way->argument)
+        printf("; to the last context %.0f and %.0f", shown[0][CONTEXT], shown[1][CONTEXT]);
+    printf(
+        "\n  processor time of each process %.2f ms, with the library %.2f and the agent's %.2f\n",
+        shown[0][OWN_CPU], shown[1][OWN_CPU], shown[1][AGENT_CPU]);
     char title[128];
-    printf("%d at once, contexts take %d ms: to the last cuInit %.0f ms, %.0f with the library; to "
-           "the "
-           "last context %.0f and %.0f\n",
-           count, context_ms, median(init[0], rounds), median(init[1], rounds),
-           median(context[0], rounds), median(context[1], rounds));
-    snprintf(title, sizeof(title), "%d at once, contexts take %d ms, to the last cuInit", count,
-             context_ms);
-    int good = promise(title, RATIO_MAX, " times", median(ratio[0], rounds));
-    snprintf(title, sizeof(title), "%d at once, contexts take %d ms, to the last context", count,
-             context_ms);
-    return promise(title, RATIO_MAX, " times", median(ratio[1], rounds)) && good;
+    snprintf(title, sizeof(title), "%d at once, %s, to the last cuInit", count, way->title);
+    int good = judge(way, title, median(ratio[INIT], rounds));
+    if (way->argument)
+        return good;
+    snprintf(title, sizeof(title), "%d at once, %s, to the last context", count, way->title);
+    return judge(way, title, median(ratio[CONTEXT], rounds)) && good;
 }
 
 // What a process has in memory, in MiB, and the processor time that its threads have used, in
@@ -178,9 +244,15 @@ static void find_start(const char *program) {
     snprintf(start_path, sizeof(start_path), "%.*s/start", bytes, slash ? program : ".");
 }
 
+static int usage(void) {
+    fprintf(stderr, "usage: crowd --preload LIBRARY --agent PID [--rounds N] [--sessions N] "
+                    "[--idle SECONDS] [--count N] [--way init|0|100]\n");
+    return 2;
+}
+
 int main(int argc, char **argv) {
-    const char *preload = NULL;
-    int agent = 0, rounds = 5, sessions = 1000, seconds = 5, good = 1;
+    const char *preload = NULL, *only = NULL;
+    int agent = 0, rounds = 5, sessions = 1000, seconds = 5, counts[] = {64, 200}, sizes = 2;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--preload"))
             preload = argv[i + 1];
@@ -192,18 +264,23 @@ int main(int argc, char **argv) {
             sessions = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--idle"))
             seconds = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--count"))
+            counts[0] = atoi(argv[i + 1]), sizes = 1;
+        else if (!strcmp(argv[i], "--way"))
+            only = argv[i + 1];
+        else
+            return usage();
     }
     if (!preload || agent <= 0 || rounds < 1 || rounds > ROUNDS_MAX || sessions < 1 ||
-        sessions > CHILDREN_MAX || seconds < 1) {
-        fprintf(stderr, "usage: crowd --preload LIBRARY --agent PID [--rounds N] [--sessions N] "
-                        "[--idle SECONDS]\n");
-        return 2;
-    }
+        sessions > CHILDREN_MAX || seconds < 1 || counts[0] < 1 || counts[0] > CHILDREN_MAX)
+        return usage();
     find_start(argv[0]);
-    static const int counts[] = {64, 200}, delays[] = {0, CONTEXT_MS};
-    for (int i = 0; i < 2; i++)
-        for (int j = 0; j < 2; j++)
-            good &= compare_crowds(preload, counts[i], delays[j], rounds);
-    good &= idle_sessions(preload, agent, sessions, seconds);
+    int good = 1;
+    for (int i = 0; i < sizes; i++)
+        for (int j = 0; j < WAYS; j++)
+            if (!only || !strcmp(only, ways[j].name))
+                good &= compare_crowds(preload, agent, counts[i], &ways[j], rounds);
+    if (sizes == 2 && !only)
+        good &= idle_sessions(preload, agent, sessions, seconds);
     return !good;
 }

@@ -64,6 +64,7 @@ enum measure {
     INFO,
     LOOK_UP,
     START,
+    CROWD_ONLY,
     CROWD_INIT,
     CROWD_SLOW,
     TRUE_START,
@@ -109,7 +110,8 @@ static const struct {
     [INFO] = {"cuMemGetInfo", "info", "ns", 20},
     [LOOK_UP] = {"cuGetProcAddress, hooked name", "look_up", "ns", 50},
     [START] = {"dlopen + cuInit", NULL, "us", 300},
-    [CROWD_INIT] = {"64 at once, to the last cuInit", NULL, "ms", 0},
+    [CROWD_ONLY] = {"64 at once, to the last cuInit", NULL, "ms", 0},
+    [CROWD_INIT] = {"the same, contexts follow", NULL, "ms", 0},
     [CROWD_SLOW] = {"the same, contexts take 100 ms", NULL, "ms", 0},
     [TRUE_START] = {"/bin/true", NULL, "us", 50},
     [TOTAL_BYTES] = {"total memory that it reports", "total_bytes", "MiB", 0},
@@ -192,14 +194,15 @@ static void take_calls(struct column *column, int round) {
     }
 }
 
-// `count` of start at once, the first alone where count is 1. Microseconds from before the first is
-// made (or from its own dlopen, if alone) to the last cuInit; NaN if one of them failed.
-static double take_starts(struct column *column, int count, int context_ms) {
+// `count` of start at once, with its argument, if any. Microseconds from before the first is made
+// (or from its own dlopen, if alone) to the last cuInit; NaN if one of them failed.
+static double take_starts(struct column *column, int count, const char *argument, int context_ms) {
     int in[2], out[2], late, seen = 0;
     char text[CROWD * 64], *rest = text;
     pid_t pids[CROWD];
     struct setting setting = column->setting;
     setting.context_ms = context_ms;
+    setting.argument = argument;
     if (column->hung || pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
         return NAN;
     uint64_t first = now_ns(), last = 0, deadline = first + CHILD_MS_MAX * MS;
@@ -207,7 +210,7 @@ static double take_starts(struct column *column, int count, int context_ms) {
         pids[i] = start_child(start_path, &setting, in[0], out[1]);
     close(in[0]);
     close(out[1]);
-    read_lines(out[0], text, sizeof(text), 2 * count, deadline, &late);
+    read_lines(out[0], text, sizeof(text), argument ? count : 2 * count, deadline, &late);
     close(in[1]);
     for (int i = 0; i < count; i++)
         note_failure(column, "start", end_child(pids[i], deadline));
@@ -253,15 +256,19 @@ static void take_turns(enum measure measure, int round, int count,
 }
 
 static double take_start(struct column *column) {
-    return take_starts(column, 1, 0);
+    return take_starts(column, 1, NULL, 0);
+}
+
+static double take_init_crowd(struct column *column) {
+    return take_starts(column, CROWD, "init", 0) / 1000;
 }
 
 static double take_crowd(struct column *column) {
-    return take_starts(column, CROWD, 0) / 1000;
+    return take_starts(column, CROWD, NULL, 0) / 1000;
 }
 
 static double take_slow_crowd(struct column *column) {
-    return take_starts(column, CROWD, CONTEXT_MS) / 1000;
+    return take_starts(column, CROWD, NULL, CONTEXT_MS) / 1000;
 }
 
 static void take_round(int round) {
@@ -274,6 +281,7 @@ static void take_round(int round) {
     take_turns(START, round, STARTS, take_start);
     take_turns(TRUE_START, round, TRUES, take_true);
     if (round % CROWD_EVERY == 0) {
+        take_turns(CROWD_ONLY, round, 1, take_init_crowd);
         take_turns(CROWD_INIT, round, 1, take_crowd);
         take_turns(CROWD_SLOW, round, 1, take_slow_crowd);
     }
