@@ -32,7 +32,8 @@ static struct weir_ask *new_ask(struct weir_state *state) {
         ask = &state->asks[state->ask_free - 1];
         state->ask_free = ask->next;
     } else if (state->asks_used < WEIR_ASKS_MAX) {
-        ask = &state->asks[state->asks_used++];
+        ask = &state->asks[state->asks_used];
+        __atomic_store_n(&state->asks_used, state->asks_used + 1, __ATOMIC_RELAXED);
     } else {
         return NULL;
     }
@@ -73,6 +74,16 @@ static int is_of_unlisted_gpu(const struct weir_state *state, const struct weir_
     return !is_of_piece(ask) && state->gpus[ask->gpu].index == WEIR_NO_INDEX;
 }
 
+// A question for a report, which can give an estimate instead of the answer.
+static int is_for_report(const struct weir_ask *ask) {
+    return ask->type == WEIR_MSG_QUERY && ask->detail == FOR_REPORT;
+}
+
+// A question of whether the agent lists a GPU.
+static int is_for_list(const struct weir_ask *ask) {
+    return ask->type == WEIR_MSG_QUERY && ask->detail != FOR_REPORT;
+}
+
 // Lock held.
 static void write_question(const struct weir_state *state, const struct weir_ask *ask,
                            union question *question) {
@@ -103,8 +114,10 @@ static void send_ask(struct weir_state *state, struct weir_ask *ask) {
     if (weir_lock(&state->lock))
         return;
     int due = ask->state == WEIR_ASK_WAITING && state->link_up && !ask->sent;
-    if (due && is_of_unlisted_gpu(state, ask)) {
-        finish(ask, WEIR_ASK_UNKNOWN);
+    // What GPUs the agent lists it has said with its WELCOME.
+    int unlisted = due && is_of_unlisted_gpu(state, ask);
+    if (unlisted || (due && is_for_list(ask))) {
+        finish(ask, unlisted ? WEIR_ASK_UNKNOWN : WEIR_ASK_ANSWERED);
         weir_unlock(&state->lock);
         wake(ask);
         return;
@@ -123,11 +136,6 @@ static void send_ask(struct weir_state *state, struct weir_ask *ask) {
     if (ask->seq == question.header.seq && state->cookie == cookie)
         ask->sent = 0;
     weir_unlock(&state->lock);
-}
-
-// A question for a report, which can give an estimate instead of the answer.
-static int is_for_report(const struct weir_ask *ask) {
-    return ask->type == WEIR_MSG_QUERY && ask->detail == FOR_REPORT;
 }
 
 // An allocation waits for agent_wait each time. A report waits long only where nothing was ever
@@ -149,9 +157,14 @@ static uint64_t longest_wait_ms(const struct weir_state *state, const struct wei
 // gives its helper the time to read the answer.
 static void wait_for(struct weir_state *state, struct weir_ask *ask, uint64_t left_ms) {
     for (;;) {
-        if (__atomic_load_n(&state->mode, __ATOMIC_ACQUIRE) != WEIR_MODE_STARTING)
-            weir_helper_start(state);
+        int started = __atomic_load_n(&state->mode, __ATOMIC_ACQUIRE) != WEIR_MODE_STARTING;
+        if (started)
+            weir_helper_begin(state);
         send_ask(state, ask);
+        if (__atomic_load_n(&ask->state, __ATOMIC_ACQUIRE) != WEIR_ASK_WAITING)
+            return;
+        if (started)
+            weir_helper_start(state);
         uint64_t slice_ms = left_ms < WEIR_WAIT_MS_MAX ? left_ms : WEIR_WAIT_MS_MAX;
         uint64_t before = weir_sys_now_ms();
         weir_sys_futex_wait(&ask->state, WEIR_ASK_WAITING, slice_ms * 1000);
@@ -343,8 +356,19 @@ int weir_ask_shared(struct weir_state *state, const struct weir_shared *shared) 
     return rc;
 }
 
+int weir_ask_waits(struct weir_state *state) {
+    if (weir_lock(&state->lock))
+        return 0;
+    int waits = 0;
+    for (uint32_t i = 0; i < state->asks_used && !waits; i++)
+        waits = state->asks[i].state == WEIR_ASK_WAITING;
+    weir_unlock(&state->lock);
+    return waits;
+}
+
 void weir_ask_send_all(struct weir_state *state) {
-    for (uint32_t i = 0; i < WEIR_ASKS_MAX; i++) {
+    uint32_t used = __atomic_load_n(&state->asks_used, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < used; i++) {
         struct weir_ask *ask = &state->asks[i];
         if (__atomic_load_n(&ask->state, __ATOMIC_ACQUIRE) == WEIR_ASK_WAITING)
             send_ask(state, ask);
@@ -373,8 +397,9 @@ void weir_ask_lost(struct weir_state *state, enum weir_loss loss) {
     for (uint32_t i = 0; i < state->asks_used; i++)
         if (state->asks[i].state == WEIR_ASK_WAITING)
             lose(state, &state->asks[i], loss);
+    uint32_t used = state->asks_used;
     weir_unlock(&state->lock);
-    for (uint32_t i = 0; i < WEIR_ASKS_MAX; i++)
+    for (uint32_t i = 0; i < used; i++)
         if (__atomic_load_n(&state->asks[i].state, __ATOMIC_ACQUIRE) != WEIR_ASK_FREE)
             wake(&state->asks[i]);
 }

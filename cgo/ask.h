@@ -45,6 +45,9 @@ int weir_ask_answer(struct weir_state *state, const struct weir_answer *answer);
 int weir_ask_measured(struct weir_state *state, const struct weir_measured *measured);
 int weir_ask_shared(struct weir_state *state, const struct weir_shared *shared);
 
+// Whether a thread waits for an answer.
+int weir_ask_waits(struct weir_state *state);
+
 // For the helper: sends what is unanswered, after a connection has come up.
 void weir_ask_send_all(struct weir_state *state);
 

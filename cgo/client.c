@@ -158,34 +158,7 @@ static void write_program(char *to, size_t room) {
     memcpy(to, name, length < room ? length : room - 1);
 }
 
-// Waits for the answer to HELLO, in slices that count for no more than their length: a process that
-// was stopped meanwhile still looks for it.
-static int await_welcome(int fd, uint64_t cookie, uint64_t left_ms,
-                         struct weir_incoming *incoming) {
-    for (;;) {
-        uint64_t slice_ms = left_ms < WEIR_WAIT_MS_MAX ? left_ms : WEIR_WAIT_MS_MAX;
-        uint64_t before = weir_sys_now_ms();
-        weir_sys_wait_readable(fd, slice_ms);
-        int rc = weir_client_receive(fd, cookie, incoming);
-        if (rc == 0 && incoming->header.type == WEIR_MSG_CLOSE)
-            return WEIR_ENDED_BY_AGENT;
-        if (rc == 0 &&
-            (incoming->header.type != WEIR_MSG_WELCOME || incoming->header.seq != HELLO_SEQ)) {
-            drop_fds(incoming);
-            return -EPROTO;
-        }
-        // A reset is told once, before what was sent ahead of it.
-        if (rc != -EAGAIN && rc != -EINTR && rc != -ECONNRESET)
-            return rc;
-        if (!left_ms)
-            return -ETIMEDOUT;
-        uint64_t passed_ms = weir_sys_now_ms() - before;
-        left_ms -= passed_ms < slice_ms ? passed_ms : slice_ms;
-    }
-}
-
-int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie, uint64_t wait_ms,
-                      struct weir_incoming *incoming) {
+int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie) {
     struct weir_hello hello;
     memset(&hello, 0, sizeof(hello));
     hello.header = (struct weir_header){WEIR_MSG_HELLO, sizeof(hello), HELLO_SEQ};
@@ -208,7 +181,30 @@ int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie, uint64_
     // An agent that refuses this process at once has hung up already; its reason is still to be
     // read.
     int rc = weir_client_send(fd, cookie, &hello);
-    if (rc && rc != -EPIPE && rc != -ECONNRESET)
-        return rc;
-    return await_welcome(fd, cookie, wait_ms, incoming);
+    return rc == -EPIPE || rc == -ECONNRESET ? 0 : rc;
+}
+
+// It waits in slices that count for no more than their length: a process that was stopped meanwhile
+// still looks for the answer.
+int weir_client_welcome(int fd, uint64_t cookie, uint64_t left_ms, struct weir_incoming *incoming) {
+    for (;;) {
+        uint64_t slice_ms = left_ms < WEIR_WAIT_MS_MAX ? left_ms : WEIR_WAIT_MS_MAX;
+        uint64_t before = weir_sys_now_ms();
+        weir_sys_wait_readable(fd, slice_ms);
+        int rc = weir_client_receive(fd, cookie, incoming);
+        if (rc == 0 && incoming->header.type == WEIR_MSG_CLOSE)
+            return WEIR_ENDED_BY_AGENT;
+        if (rc == 0 &&
+            (incoming->header.type != WEIR_MSG_WELCOME || incoming->header.seq != HELLO_SEQ)) {
+            drop_fds(incoming);
+            return -EPROTO;
+        }
+        // A reset is told once, before what was sent ahead of it.
+        if (rc != -EAGAIN && rc != -EINTR && rc != -ECONNRESET)
+            return rc;
+        if (!left_ms)
+            return -ETIMEDOUT;
+        uint64_t passed_ms = weir_sys_now_ms() - before;
+        left_ms -= passed_ms < slice_ms ? passed_ms : slice_ms;
+    }
 }

@@ -1,6 +1,6 @@
 // client.h: the library's end of the agent's socket. Everything that is received is checked: type,
-// length, number and kind of descriptors. Only the helper calls
-// this, but for sending.
+// length, number and kind of descriptors. Only the helper, or the thread that opens the first
+// connection, calls this, but for sending.
 #ifndef WEIR_CLIENT_H
 #define WEIR_CLIENT_H
 
@@ -37,10 +37,14 @@ int weir_client_send(int fd, uint64_t cookie, const void *message);
 // -errno.
 int weir_client_receive(int fd, uint64_t cookie, struct weir_incoming *incoming);
 
-// Closes the page, declares what is held, and waits for the answer, at most `wait_ms`. 0 and a
-// WELCOME in *incoming; -ECONNREFUSED and a CLOSE in it; other -errno.
-int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie, uint64_t wait_ms,
-                      struct weir_incoming *incoming);
+// Closes the page and says HELLO, which declares what is held. 0; or -errno. An agent that has hung
+// up already has heard enough: its reason is what comes next.
+int weir_client_hello(struct weir_state *state, int fd, uint64_t cookie);
+
+// Waits for the answer to HELLO, at most `left_ms`. 0 and a WELCOME in *incoming;
+// WEIR_ENDED_BY_AGENT and a CLOSE in it; -ETIMEDOUT, after which it can be waited for again; other
+// -errno.
+int weir_client_welcome(int fd, uint64_t cookie, uint64_t left_ms, struct weir_incoming *incoming);
 
 // Moves a descriptor to a number that programs do not reach by counting from 0, where the limit
 // allows. Returns the number.

@@ -86,12 +86,12 @@ static struct weir_held *held_entry(struct weir_hello *hello, const uint8_t uuid
 void weir_credit_declare(struct weir_state *state, struct weir_hello *hello) {
     state->page_open = 0;
     hello->held_count = 0;
-    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++) {
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX && i < state->gpus_used; i++) {
         struct weir_gpu *gpu = &state->gpus[i];
         if (!gpu->known)
             continue;
         gpu->pending_bytes = 0;
-        if (gpu->owned_bytes)
+        if (gpu->owned_bytes || !state->session)
             held_entry(hello, gpu->uuid)->bytes += gpu->owned_bytes;
     }
 }
@@ -105,7 +105,7 @@ uint32_t weir_credit_index(const struct weir_state *state, const uint8_t uuid[16
 
 void weir_credit_open(struct weir_state *state, uint32_t gpu_count) {
     state->gpu_count = gpu_count;
-    for (uint32_t i = 0; i < WEIR_NUMBERS_MAX; i++) {
+    for (uint32_t i = 0; i < state->gpus_used; i++) {
         struct weir_gpu *gpu = &state->gpus[i];
         if (!gpu->known)
             continue;

@@ -141,6 +141,12 @@ static void bind_driver(const struct weir_object *driver) {
         if (function)
             enter(i, function);
     }
+    // Every process needs these, and to look for each by itself takes as long as some of the above.
+    static const uint16_t first[] = {WEIR_FN_cuDriverGetVersion, WEIR_FN_cuDeviceGetUuid_v2,
+                                     WEIR_FN_cuDevicePrimaryCtxGetState};
+    for (unsigned i = 0; i < sizeof(first) / sizeof(first[0]); i++)
+        __atomic_store_n(&weir_real_table[first[i]],
+                         weir_object_function(driver, fn_name(first[i])), __ATOMIC_RELEASE);
     __atomic_store_n(&bound_at, driver->low, __ATOMIC_RELEASE);
 }
 

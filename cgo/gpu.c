@@ -12,6 +12,9 @@ static void enter(struct weir_state *state, struct weir_gpu *gpu, const uint8_t 
     uint32_t index = state->page_open ? weir_credit_index(state, gpu->uuid) : WEIR_NO_INDEX;
     __atomic_store_n(&gpu->index, index, __ATOMIC_RELAXED);
     __atomic_store_n(&gpu->known, 1, __ATOMIC_RELEASE);
+    uint32_t used = (uint32_t)(gpu - state->gpus) + 1;
+    if (used > state->gpus_used)
+        __atomic_store_n(&state->gpus_used, used, __ATOMIC_RELAXED);
 }
 
 int weir_gpu_learn(struct weir_state *state, CUdevice device) {

@@ -4,6 +4,10 @@
 // blocked but those by which a libc speaks to its own threads (blocking these hangs setgid()). It
 // owns the receiving side of the connection and is the only one to change connections. It ends with
 // the process, or when the agent has released that.
+//
+// The first connection is opened by the thread that first needs the agent, in its own time: a
+// thread takes longer to make than all that, and where many processes start at once each has to
+// wait for the others'. Until the helper is there nobody reads what the agent says.
 #include "helper.h"
 
 #include <string.h>
@@ -27,8 +31,26 @@
 // still holds the socket. Nothing is lost meanwhile.
 #define IDLE_MS 500u
 #define STACK_BYTES (256u << 10)
+// The longest that a thread of the host's stays with the first connection; the helper goes on.
+#define BEGIN_WAIT_MS 100u
 // Signals 32 to 34 are the libcs' own.
 #define SIGNALS_BLOCKED (~(7ull << 31))
+
+// How far the helper has come, in the state's `helper`.
+enum helper {
+    HELPER_NONE = 0,
+    HELPER_TAKEN = 1,  // there is one, or a thread is opening the first connection
+    HELPER_DUE = 2,    // the first connection has been begun: a helper is to go on with it
+};
+
+// How a connection ended, as far as what comes next depends on that.
+enum ending_bits {
+    ENDED = 1 << 0,
+    WAS_UP = 1 << 1,
+    RELEASED = 1 << 2,
+    FINAL = 1 << 3,
+    UNWELCOME = 1 << 4,
+};
 
 // Reasons for which the agent will have nothing more to do with this process.
 static int is_final(int rc, const struct weir_incoming *last) {
@@ -123,58 +145,84 @@ static int serve(struct weir_state *state, int fd, uint64_t cookie,
     }
 }
 
-// One connection from its beginning to its end. Returns why it ended, as -errno, and whether it
-// ever was in use.
-static int attempt(struct weir_state *state, int *was_up, struct weir_incoming *incoming) {
-    int fd;
-    uint64_t cookie;
-    *was_up = 0;
-    int rc = weir_client_connect(state, &fd, &cookie);
+// Connects and says HELLO. 0 once the agent has it, or -errno.
+static int begin(struct weir_state *state, int *fd, uint64_t *cookie) {
+    int rc = weir_client_connect(state, fd, cookie);
     if (rc < 0)
         return rc;
-    weir_remember_socket(fd, cookie);
-    rc = weir_client_hello(state, fd, cookie, WEIR_AGENT_WAIT_MS, incoming);
-    if (rc == 0)
-        rc = take_over(state, fd, cookie, incoming);
-    if (rc == 0) {
-        *was_up = 1;
-        rc = serve(state, fd, cookie, incoming);
-    }
-    int released = is_released(rc, incoming);
-    if (released)
+    weir_remember_socket(*fd, *cookie);
+    return weir_client_hello(state, *fd, *cookie);
+}
+
+// Ends a connection for this reason, -errno. Returns enum ending_bits.
+static uint32_t finish(struct weir_state *state, int fd, uint64_t cookie, int rc,
+                       struct weir_incoming *last) {
+    uint32_t bits = ENDED;
+    if (is_released(rc, last))
+        bits |= RELEASED;
+    if (is_final(rc, last))
+        bits |= FINAL;
+    if (is_unwelcome(rc, last))
+        bits |= UNWELCOME;
+    if (bits & RELEASED)
         __atomic_store_n(&state->mode, WEIR_MODE_PASS, __ATOMIC_RELEASE);
-    weir_ask_lost(state, released                 ? WEIR_LOSS_RELEASED
-                         : is_final(rc, incoming) ? WEIR_LOSS_FOR_GOOD
-                                                  : WEIR_LOSS_FOR_NOW);
+    weir_ask_lost(state, bits & RELEASED ? WEIR_LOSS_RELEASED
+                         : bits & FINAL  ? WEIR_LOSS_FOR_GOOD
+                                         : WEIR_LOSS_FOR_NOW);
     weir_remember_socket(-1, 0);
     weir_close_socket(fd, cookie);
     if (rc == WEIR_ENDED_BY_AGENT) {
-        incoming->close.text[sizeof(incoming->close.text) - 1] = 0;
-        weir_log(state, incoming->close.text, (int64_t)incoming->close.reason);
+        last->close.text[sizeof(last->close.text) - 1] = 0;
+        weir_log(state, last->close.text, (int64_t)last->close.reason);
     }
-    return rc;
+    return bits;
+}
+
+// One connection from its beginning to its end, or from where the thread that began it has left it.
+// *rc: why it ended, as -errno.
+static uint32_t attempt(struct weir_state *state, int *rc, struct weir_incoming *incoming) {
+    int fd = -1;
+    uint64_t cookie = 0;
+    if (state->begun == WEIR_BEGUN_NOT) {
+        *rc = begin(state, &fd, &cookie);
+    } else {
+        fd = state->fd;
+        cookie = state->cookie;
+        *rc = 0;
+    }
+    int up = state->begun == WEIR_BEGUN_UP;
+    state->begun = WEIR_BEGUN_NOT;
+    if (*rc == 0 && !up) {
+        *rc = weir_client_welcome(fd, cookie, WEIR_AGENT_WAIT_MS, incoming);
+        if (*rc == 0)
+            *rc = take_over(state, fd, cookie, incoming);
+        up = *rc == 0;
+    }
+    if (up)
+        *rc = serve(state, fd, cookie, incoming);
+    return finish(state, fd, cookie, *rc, incoming) | (up ? WAS_UP : 0);
 }
 
 static void *run(void *argument) {
     struct weir_state *state = argument;
     struct weir_incoming incoming;
     uint64_t backoff_ms = BACKOFF_MS_MIN;
-    int logged = 0;
+    uint32_t bits = state->begun_bits;
+    int rc = state->begun_rc, logged = 0;
     weir_sys_name_thread("weir");
-    for (;;) {
-        int was_up;
-        int rc = attempt(state, &was_up, &incoming);
-        if (was_up || rc != logged)
+    for (;; bits = attempt(state, &rc, &incoming)) {
+        if (!bits)
+            continue;
+        if ((bits & WAS_UP) || rc != logged)
             weir_log(state, "no connection to the agent, error", rc);
         logged = rc;
-        if (is_released(rc, &incoming))
+        if (bits & RELEASED)
             return NULL;
-        int slow = is_unwelcome(rc, &incoming);
-        uint64_t least_ms = slow ? BACKOFF_SLOW_MS : BACKOFF_MS_MIN;
-        uint64_t most_ms = slow ? BACKOFF_SLOW_MS : BACKOFF_MS_MAX;
-        if (is_final(rc, &incoming))
+        uint64_t least_ms = bits & UNWELCOME ? BACKOFF_SLOW_MS : BACKOFF_MS_MIN;
+        uint64_t most_ms = bits & UNWELCOME ? BACKOFF_SLOW_MS : BACKOFF_MS_MAX;
+        if (bits & FINAL)
             most_ms = BACKOFF_FINAL_MS;
-        if (was_up || backoff_ms < least_ms)
+        if ((bits & WAS_UP) || backoff_ms < least_ms)
             backoff_ms = least_ms;
         if (backoff_ms > most_ms)
             backoff_ms = most_ms;
@@ -196,14 +244,15 @@ typedef int attributes_init_fn(union thread_attributes *);
 typedef int attributes_stack_fn(union thread_attributes *, size_t);
 typedef int *errno_location_fn(void);
 
+enum { CREATE, DETACH, INIT, SET_STACK, ERRNO, HOST_FUNCTIONS };
+
 // Makes the thread with a small stack, or, where the host needs more (large thread-local data),
 // with the usual one.
-static int make_thread(struct weir_state *state) {
-    thread_create_fn *create = (thread_create_fn *)weir_host_function("pthread_create");
-    thread_detach_fn *detach = (thread_detach_fn *)weir_host_function("pthread_detach");
-    attributes_init_fn *init = (attributes_init_fn *)weir_host_function("pthread_attr_init");
-    attributes_stack_fn *set_stack =
-        (attributes_stack_fn *)weir_host_function("pthread_attr_setstacksize");
+static int make_thread(struct weir_state *state, const struct weir_host_name *host) {
+    thread_create_fn *create = (thread_create_fn *)host[CREATE].function;
+    thread_detach_fn *detach = (thread_detach_fn *)host[DETACH].function;
+    attributes_init_fn *init = (attributes_init_fn *)host[INIT].function;
+    attributes_stack_fn *set_stack = (attributes_stack_fn *)host[SET_STACK].function;
     if (!create || !detach)
         return ENOTSUP;
     union thread_attributes attributes;
@@ -218,23 +267,69 @@ static int make_thread(struct weir_state *state) {
     return rc;
 }
 
+static int take(struct weir_state *state, uint32_t from) {
+    return __atomic_compare_exchange_n(&state->helper, &from, HELPER_TAKEN, 0, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
 int weir_helper_start(struct weir_state *state) {
-    uint32_t none = 0;
-    if (__atomic_load_n(&state->helper, __ATOMIC_ACQUIRE) ||
-        !__atomic_compare_exchange_n(&state->helper, &none, 1, 0, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
+    uint32_t helper = __atomic_load_n(&state->helper, __ATOMIC_ACQUIRE);
+    if (helper == HELPER_TAKEN || !take(state, helper))
         return 0;
-    errno_location_fn *errno_location = (errno_location_fn *)weir_host_function("__errno_location");
+    struct weir_host_name host[HOST_FUNCTIONS] = {
+        [CREATE] = {.name = "pthread_create"},  [DETACH] = {.name = "pthread_detach"},
+        [INIT] = {.name = "pthread_attr_init"}, [SET_STACK] = {.name = "pthread_attr_setstacksize"},
+        [ERRNO] = {.name = "__errno_location"},
+    };
+    weir_host_functions(host, HOST_FUNCTIONS);
+    errno_location_fn *errno_location = (errno_location_fn *)host[ERRNO].function;
     int host_errno = errno_location ? *errno_location() : 0;
     uint64_t blocked = SIGNALS_BLOCKED, mask;
     weir_sys_signal_mask(&blocked, &mask);
-    int rc = make_thread(state);
+    int rc = make_thread(state, host);
     weir_sys_signal_mask(&mask, NULL);
     if (errno_location)
         *errno_location() = host_errno;
     if (rc != 0) {
         weir_log(state, "no helper thread, error", rc);
-        __atomic_store_n(&state->helper, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&state->helper, helper, __ATOMIC_RELEASE);
     }
     return rc;
+}
+
+// The first connection as far as it comes at once.
+static void open_first(struct weir_state *state) {
+    struct weir_incoming incoming;
+    int fd = -1;
+    uint64_t cookie = 0;
+    int rc = begin(state, &fd, &cookie);
+    if (rc == 0)
+        rc = weir_client_welcome(fd, cookie, BEGIN_WAIT_MS, &incoming);
+    if (rc == 0)
+        rc = take_over(state, fd, cookie, &incoming);
+    state->begun_rc = rc;
+    if (rc == 0) {
+        state->begun = WEIR_BEGUN_UP;
+    } else if (rc == -ETIMEDOUT && weir_lock(&state->lock) == 0) {
+        state->begun = WEIR_BEGUN_HELLO;
+        state->fd = fd;
+        state->cookie = cookie;
+        weir_unlock(&state->lock);
+    } else {
+        state->begun_bits = finish(state, fd, cookie, rc, &incoming);
+    }
+}
+
+void weir_helper_begin(struct weir_state *state) {
+    if (__atomic_load_n(&state->helper, __ATOMIC_ACQUIRE) != HELPER_NONE ||
+        !take(state, HELPER_NONE))
+        return;
+    // A handler that leaves by a jump would leave nobody to go on.
+    uint64_t blocked = SIGNALS_BLOCKED, mask;
+    weir_sys_signal_mask(&blocked, &mask);
+    open_first(state);
+    __atomic_store_n(&state->helper, HELPER_DUE, __ATOMIC_RELEASE);
+    weir_sys_signal_mask(&mask, NULL);
+    if (weir_ask_waits(state))
+        weir_helper_start(state);
 }

@@ -12,6 +12,7 @@
 #define WEIR_HOOKS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "cuda.h"
 
@@ -48,6 +49,14 @@ static inline void *weir_real(enum weir_fn fn) {
 // The C library's function of that name (pthread_create and the like), or what another preloaded
 // library behind this one puts in its place; NULL where there is none. Costs microseconds: keep it.
 void *weir_host_function(const char *name);
+
+// The same of several at once, which costs little more than one: `function` of each.
+struct weir_host_name {
+    const char *name;
+    void *function;
+    void *before, *after;  // definitions in objects ahead of this library and behind it
+};
+void weir_host_functions(struct weir_host_name *names, size_t count);
 
 // The next definition of a function behind this library in the loader's order, or NULL: what a
 // reference that was bound to this library would have been bound to without it.

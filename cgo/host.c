@@ -9,10 +9,10 @@ extern char **environ;
 #pragma weak environ
 
 struct host_search {
-    const char *name;
+    struct weir_host_name *names;
+    size_t count;
+    size_t missing;   // of which no definition behind this library has been found
     bool passed_own;  // whether this library has been walked over
-    void *before;     // definition in an object ahead of this library
-    void *after;      // definition in an object behind it
 };
 
 static int host_visit(const struct weir_object *object, void *context) {
@@ -21,25 +21,38 @@ static int host_visit(const struct weir_object *object, void *context) {
         search->passed_own = true;
         return 0;
     }
-    if (search->passed_own) {
-        search->after = weir_object_function(object, search->name);
-        return search->after != NULL;
+    for (size_t i = 0; i < search->count; i++) {
+        struct weir_host_name *one = &search->names[i];
+        void **found = search->passed_own ? &one->after : &one->before;
+        if (*found)
+            continue;
+        *found = weir_object_function(object, one->name);
+        search->missing -= *found && search->passed_own;
     }
-    if (!search->before)
-        search->before = weir_object_function(object, search->name);
-    return 0;
+    return search->missing == 0;
+}
+
+static void search_host(struct weir_host_name *names, size_t count) {
+    struct host_search search = {.names = names, .count = count, .missing = count};
+    weir_objects_each(host_visit, &search);
+}
+
+void weir_host_functions(struct weir_host_name *names, size_t count) {
+    search_host(names, count);
+    for (size_t i = 0; i < count; i++)
+        names[i].function = names[i].after ? names[i].after : names[i].before;
 }
 
 void *weir_host_function(const char *name) {
-    struct host_search search = {.name = name};
-    weir_objects_each(host_visit, &search);
-    return search.after ? search.after : search.before;
+    struct weir_host_name one = {.name = name};
+    weir_host_functions(&one, 1);
+    return one.function;
 }
 
 void *weir_next_function(const char *name) {
-    struct host_search search = {.name = name};
-    weir_objects_each(host_visit, &search);
-    return search.after;
+    struct weir_host_name one = {.name = name};
+    search_host(&one, 1);
+    return one.after;
 }
 
 const char *weir_env(const char *name) {

@@ -4,6 +4,7 @@
 #include "ask.h"
 #include "code.h"
 #include "gpu.h"
+#include "helper.h"
 #include "hooks.h"
 #include "note.h"
 #include "reserve.h"
@@ -151,6 +152,7 @@ CUresult weir_making_end(struct weir_making *making, CUresult result, uint64_t h
     uint64_t bytes = making->terms.counted ? 0 : making->terms.context_bytes;
     if (!state)
         return result;
+    weir_helper_start(state);
     if (making->known) {
         end_turn(making);
         return result;

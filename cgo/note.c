@@ -53,7 +53,9 @@ static void send_gpu_notes(struct weir_state *state, uint32_t number, uint64_t n
 
 void weir_notes_send(struct weir_state *state) {
     uint64_t now = weir_sys_now_ms();
-    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
+    // What is said of a device that is not known is kept in the first place.
+    uint32_t used = __atomic_load_n(&state->gpus_used, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX && (i == 0 || i < used); i++)
         if (__atomic_load_n(&state->gpus[i].notes, __ATOMIC_RELAXED))
             send_gpu_notes(state, i, now);
     if (!__atomic_load_n(&state->note_forked, __ATOMIC_RELAXED) || weir_lock(&state->lock))

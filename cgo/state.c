@@ -61,6 +61,8 @@ static struct weir_state *find_state(void) {
         return NULL;
     if (weir_sys_madvise(mine, sizeof(*mine), WEIR_MADV_WIPEONFORK) != 0)
         __atomic_store_n(&unwiped, 1, __ATOMIC_RELEASE);
+    // What is first read and then written costs two faults.
+    __atomic_store_n(&mine->mode, WEIR_MODE_NEW, __ATOMIC_RELAXED);
     if (__atomic_compare_exchange_n(&weir_state_page, &state, mine, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return mine;

@@ -38,6 +38,13 @@ enum weir_mode {
         4,  // enforced, on a kernel that does not wipe: the pid is looked at each time
 };
 
+// How far a connection has come that the helper is to go on with.
+enum weir_begun {
+    WEIR_BEGUN_NOT = 0,
+    WEIR_BEGUN_HELLO = 1,  // HELLO is said: its answer is waited for
+    WEIR_BEGUN_UP = 2,
+};
+
 // Notes to the agent that wait to be sent, as bits.
 enum weir_note_bit {
     WEIR_NOTE_BIT_REFUSED = 1 << 0,
@@ -154,6 +161,21 @@ struct weir_state {
     uint32_t mode;       // enum weir_mode; no lock
     uint32_t page_open;  // the usage page may be taken from and given to
     struct weir_lock lock;
+
+    // Written by the thread that starts, before any other looks. These come first, in a page with
+    // what else cuInit needs: each page that is touched costs a process that only starts a fault.
+    int pid;
+    int driver_version;
+    uint64_t started_ms;
+    char socket_path[WEIR_SOCKET_PATH_MAX];
+    char log_path[WEIR_LOG_PATH_MAX];
+
+    uint32_t helper;  // how far it has come (helper.c); no lock
+    // What the thread that opened the first connection leaves to the helper, before there is one.
+    uint32_t begun;  // enum weir_begun
+    uint32_t begun_bits;
+    int begun_rc;
+
     // Both stay where they are once mapped; a new connection's pages are mapped over the old ones,
     // so that no reader ever meets a hole. NULL before. Pointers are also read without the lock.
     struct weir_usage_page *usage;
@@ -162,8 +184,9 @@ struct weir_state {
     struct weir_table table;
     struct weir_owners owners;
     struct weir_gpu gpus[WEIR_NUMBERS_MAX];
+    uint32_t gpus_used;  // none from here on is known; also read without the lock
 
-    // The connection, written by the helper.
+    // The connection, written by the helper or who began it.
     int fd;
     uint32_t link_up;   // requests may be sent
     uint32_t refusing;  // the agent ended the session for good: nothing beyond credit is to be had
@@ -176,8 +199,8 @@ struct weir_state {
     uint32_t agent_wait_ms;
 
     struct weir_ask asks[WEIR_ASKS_MAX];
-    uint32_t asks_used;
-    uint32_t ask_free;  // number + 1
+    uint32_t asks_used;  // places that ever were in use; also read without the lock
+    uint32_t ask_free;   // number + 1
     uint32_t ask_round;
 
     // Memory shared with other processes (piece.h, tie.h, physical.h).
@@ -212,14 +235,6 @@ struct weir_state {
     uint32_t bad_page;      // enum weir_bad_page: why pages were not used; the helper's
     uint32_t bad_page_abi;  // what the page says
     uint32_t bad_page_noted;
-
-    // Written by the thread that starts, before the helper is.
-    int pid;
-    uint64_t started_ms;
-    uint32_t helper;  // 1 while there is one, or one is being made; no lock
-    int driver_version;
-    char socket_path[WEIR_SOCKET_PATH_MAX];
-    char log_path[WEIR_LOG_PATH_MAX];
 };
 
 extern struct weir_state *weir_state_page;

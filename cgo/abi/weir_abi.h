@@ -138,7 +138,9 @@ struct weir_header {
 // What a session holds on one GPU, as it declares it anew after a reconnect.
 struct weir_held {
     uint8_t uuid[16];
-    uint64_t bytes;  // charged bytes of its live allocations, unused credit not included
+    // Charged bytes of its live allocations, unused credit not included. 0 in a first HELLO: it is
+    // about to hold something there, so the agent may lend it credit for that at once.
+    uint64_t bytes;
 };
 
 struct weir_hello {

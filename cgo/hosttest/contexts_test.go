@@ -36,7 +36,7 @@ func TestContextWhileTheAgentDies(t *testing.T) {
 	a.contextBytes, a.countContexts = mib, true
 	left := 3
 	a.meddle = func(s *session, message any, fds []int) (any, []int, bool) {
-		if _, ok := message.(abi.Answer); ok && left > 0 {
+		if _, ok := message.(abi.Verdict); ok && left > 0 {
 			left--
 			s.conn.Close()
 			return nil, nil, false
@@ -51,6 +51,42 @@ func TestContextWhileTheAgentDies(t *testing.T) {
 	if left != 0 {
 		t.Errorf("the agent was to die %d times more", left)
 	}
+}
+
+// A context for which the agent has lent the credit is made without a question, and without the helper
+// having been needed before it is there.
+func TestLentContext(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, 10*mib)
+	a.contextBytes, a.countContexts = mib, true
+	a.meddle = func(s *session, message any, fds []int) (any, []int, bool) {
+		if _, ok := message.(abi.Welcome); ok {
+			s.granted[0] = 2 * mib
+			atomic.StoreUint64(s.usage.credit(0), 2*mib)
+		}
+		return message, fds, true
+	}
+	a.start()
+	h := startHost(t, plain, a.path)
+	h.ok("contexts-take %d", mib)
+	h.ok("ctx-create 0")
+	s := a.session(h, 1)
+	if s.hello.Held_count != 1 || s.hello.Held[0].Uuid != uuidOf(0) || s.hello.Held[0].Bytes != 0 {
+		t.Errorf("HELLO names %d GPUs: %v", s.hello.Held_count, s.hello.Held[0])
+	}
+	if unused := atomic.LoadUint64(s.usage.credit(0)); unused != mib {
+		t.Errorf("%d in the credit word, want %d", unused, mib)
+	}
+	a.mu.Lock()
+	asked := len(a.requests) + a.queries
+	a.mu.Unlock()
+	if asked != 0 {
+		t.Errorf("%d questions", asked)
+	}
+	if threads := threadsOf(t, h); threads != 2 {
+		t.Errorf("%d threads, want the helper beside the program's", threads)
+	}
+	a.balance(h, s)
 }
 
 // Threads make and end contexts, retain and release primary ones, load and unload code, and change limits,

@@ -66,7 +66,7 @@ func testFork(t *testing.T, a *agent, h *host, wipes bool) {
 		}
 		return child != nil
 	})
-	if child.hello.Session != 0 || child.hello.Held_count != 0 || child.granted[0] != 2*mib || int32(child.hello.Pid) != child.pid {
+	if child.hello.Session != 0 || child.hello.Held[0].Bytes != 0 || child.granted[0] != 2*mib || int32(child.hello.Pid) != child.pid {
 		t.Errorf("child declared %+v and was granted %v", child.hello.Header, child.granted)
 	}
 	a.noted(abi.NoteForked)

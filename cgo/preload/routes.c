@@ -53,11 +53,15 @@ void *weir_dl_entry(enum weir_dl which) {
 
 void *weir_dl_real(enum weir_dl which) {
     void *real = __atomic_load_n(&dl_real[which], __ATOMIC_ACQUIRE);
-    if (!real) {
-        real = weir_host_function(dl_names[which]);
-        __atomic_store_n(&dl_real[which], real, __ATOMIC_RELEASE);
-    }
-    return real;
+    if (real)
+        return real;
+    struct weir_host_name names[WEIR_DL_COUNT] = {{.name = NULL}};
+    for (enum weir_dl dl = 0; dl < WEIR_DL_COUNT; dl++)
+        names[dl].name = dl_names[dl];
+    weir_host_functions(names, WEIR_DL_COUNT);
+    for (enum weir_dl dl = 0; dl < WEIR_DL_COUNT; dl++)
+        __atomic_store_n(&dl_real[dl], names[dl].function, __ATOMIC_RELEASE);
+    return names[which].function;
 }
 
 // One lookup of the host: the function that answers it, its arguments, and where it came from.
