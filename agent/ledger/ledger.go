@@ -119,6 +119,17 @@ func (l *Ledger) Request(h Holder, n uint64, recall Recall) Outcome {
 	return Outcome{Granted: true, Spare: spare}
 }
 
+// Offer grants h what a request for n bytes would grant it, spare credit included, if that fits as
+// things are: nothing is recalled for it. It returns how much that is, 0 if it does not fit.
+func (l *Ledger) Offer(h Holder, n uint64) uint64 {
+	if n > l.limit || l.excess(n) > 0 {
+		return 0
+	}
+	n += l.spare(l.limit - l.charged - n)
+	l.set(h, l.grants[h]+n)
+	return n
+}
+
 // Shrink recalls unused credit until the charges are within the cap or no more is found, and
 // returns what they still exceed it by, in bytes.
 func (l *Ledger) Shrink(recall Recall) uint64 {

@@ -84,6 +84,21 @@ func (w *world) allocate(t *rapid.T) {
 	u.credit += got.Spare
 }
 
+// offer lends a tenant what fits without a recall.
+func (w *world) offer(t *rapid.T) {
+	h, u := w.pick()
+	n := rapid.Uint64Range(1, 1500).Draw(t, "bytes")
+	before := w.ledger.Charged()
+	got := w.ledger.Offer(h, n)
+	if fits := before+n <= w.ledger.Cap(); fits != (got >= n) || !fits && got != 0 {
+		t.Fatalf("offered %d of %d with %d charged under %d", got, n, before, w.ledger.Cap())
+	}
+	if got > 0 && w.ledger.Charged() > w.ledger.Cap() {
+		t.Fatalf("%d charged under a cap of %d after an offer", w.ledger.Charged(), w.ledger.Cap())
+	}
+	u.credit += got
+}
+
 func (w *world) free(t *rapid.T) {
 	_, u := w.pick()
 	n := rapid.Uint64Range(0, u.used).Draw(t, "bytes")
@@ -171,6 +186,7 @@ func TestSchedules(t *testing.T) {
 			"start":    w.start,
 			"allocate": w.allocate,
 			"allocat2": w.allocate, // twice as often as the others
+			"offer":    w.offer,
 			"free":     w.free,
 			"kill":     w.kill,
 			"export":   w.export,

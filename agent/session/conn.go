@@ -97,6 +97,7 @@ func (c *container) listen() error {
 // While as many connections as may be are silent, the others wait in the kernel: refusing them
 // would hurt the honest ones of a crowd that comes at once, as after a restart of the agent.
 func (c *container) accept() {
+	buffer := make([]byte, abi.MsgBytesMax+1)
 	for {
 		c.silent <- struct{}{}
 		conn, err := c.listener.AcceptUnix()
@@ -115,11 +116,46 @@ func (c *container) accept() {
 			<-c.silent
 			continue
 		}
+		v, end := c.meet(conn, buffer)
 		c.node.tasks.Go(func() {
 			defer c.node.connections.Add(-1)
-			c.serve(conn)
+			c.serve(conn, v, end)
 		})
 	}
+}
+
+// meet looks who has connected. Who is none of the container's processes is sent away at once: it
+// keeps no place from those that are. A library says HELLO as soon as it has connected, so mostly
+// that is there and is answered here: a crowd need not wait for a goroutine each, and the process
+// need be looked at once only. v is nil if nobody is there any more.
+func (c *container) meet(conn *net.UnixConn, buffer []byte) (v *conversation, end *ending) {
+	first := readNow(conn, buffer)
+	peer, uid, err := proc.Peer(conn)
+	if err != nil {
+		return nil, nil
+	}
+	v = &conversation{c: c, out: socket{conn}, peer: peer, uid: uid}
+	if end = c.admit(peer, uid); end == nil && first != nil && (len(first) > 0 || !hungUp(conn)) {
+		v.image = peer.Image
+		end = v.packet(first)
+		c.greeted(conn)
+	}
+	return v, end
+}
+
+// readNow reads a packet that has come already; nil where none has, empty at the connection's end.
+func readNow(conn *net.UnixConn, buffer []byte) (packet []byte) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	raw.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
+		if err == nil {
+			packet = buffer[:n]
+		}
+	})
+	return packet
 }
 
 // greet counts a connection that has yet to say HELLO.
@@ -149,19 +185,16 @@ func (c *container) greeted(conn *net.UnixConn) {
 	}
 }
 
-// serve is one connection from its acceptance to its end. Who is none of the container's processes
-// is sent away at once: it keeps no place from those that are.
-func (c *container) serve(conn *net.UnixConn) {
+// serve is one connection from its beginning to its end.
+func (c *container) serve(conn *net.UnixConn, v *conversation, end *ending) {
 	defer conn.Close()
-	conn.SetReadDeadline(time.Now().Add(helloWait))
-	v := &conversation{c: c, out: socket{conn}}
-	peer, uid, err := proc.Peer(conn)
-	if err == nil {
-		v.peer, v.uid = peer, uid
-		end := c.admit(peer, uid)
-		if end == nil {
-			end = v.converse(conn)
+	if v != nil && end == nil {
+		if v.s == nil {
+			conn.SetReadDeadline(time.Now().Add(helloWait))
 		}
+		end = v.converse(conn)
+	}
+	if v != nil {
 		v.over(end)
 	}
 	c.greeted(conn)

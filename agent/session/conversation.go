@@ -19,6 +19,9 @@ type conversation struct {
 	out  outlet
 	peer *proc.Handle // belongs to the session after HELLO
 	uid  uint32
+	// image is of the program that says HELLO, if that was there before the peer was looked at; else
+	// 0: the peer is looked at again.
+	image uint64
 
 	s      *session
 	window wire.Window
@@ -88,7 +91,7 @@ func (v *conversation) hello(m *abi.Hello) *ending {
 		v.unfit(text, remedy)
 		return &ending{abi.CloseVersion, ""}
 	}
-	s, pages, end := v.c.attach(v.peer, v.uid, v.out, m)
+	s, pages, end := v.c.attach(v, m)
 	if end != nil {
 		return end
 	}

@@ -15,6 +15,8 @@ type identity interface {
 	// admit returns nil for a process of the container, held by its pidfd and running as uid, else
 	// an error that says why it is none.
 	admit(p *proc.Handle, uid uint32) error
+	// close lets go of what the identity holds; nobody is admitted any more.
+	close()
 }
 
 // descent is the identity of `weir run`, which has no cgroup of its own: processes of the user who
@@ -25,6 +27,8 @@ type descent struct {
 }
 
 func (d descent) kind() string { return "path" }
+
+func (d descent) close() { d.root.Close() }
 
 func (d descent) admit(p *proc.Handle, uid uint32) error {
 	if uid != d.uid {

@@ -264,6 +264,7 @@ func (c *container) letGo() (err error) {
 		c.node.watcher.remove(c.rootMark)
 		c.root.Close()
 	}
+	c.identity.close()
 	c.page.Close()
 	return err
 }

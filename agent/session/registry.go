@@ -97,6 +97,7 @@ func (n *Node) open(spec store.Container, root *proc.Handle) (*container, error)
 	undo := func() {
 		delete(n.containers, spec.ID)
 		c.page.Close()
+		c.identity.close()
 		os.RemoveAll(n.run.container(spec.ID))
 	}
 	n.containers[spec.ID] = c
@@ -181,6 +182,7 @@ func (n *Node) retire(c *container) {
 		n.watcher.remove(c.rootMark)
 		c.root.Close()
 	}
+	c.identity.close()
 	delete(n.containers, c.spec.ID)
 	if err := n.save(); err != nil {
 		n.log.Error("an ended container is still kept", "container", c.spec.Name, "error", err)

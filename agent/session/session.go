@@ -101,16 +101,19 @@ func (p pages) close() {
 // attach makes a session of an accepted HELLO. A former session of the same process ends: what it
 // was granted becomes what the process now declares. On success the handle belongs to the session,
 // and the pages are the caller's to close.
-func (c *container) attach(h *proc.Handle, uid uint32, out outlet, m *abi.Hello) (*session, pages,
-	*ending) {
-	st, err := proc.Read(h.PID)
-	if err != nil {
-		return nil, pages{}, &ending{abi.CloseIdentity, err.Error()}
+func (c *container) attach(v *conversation, m *abi.Hello) (*session, pages, *ending) {
+	image := v.image
+	if image == 0 {
+		st, err := proc.Read(v.peer.PID)
+		if err != nil {
+			return nil, pages{}, &ending{abi.CloseIdentity, err.Error()}
+		}
+		image = st.Image
 	}
 	s := &session{
-		id: newSessionID(), process: h.ID, uid: uid, image: st.Image, since: c.node.opts.Now(),
+		id: newSessionID(), process: v.peer.ID, uid: v.uid, image: image, since: c.node.opts.Now(),
 		program: wire.Text(m.Program[:]), library: wire.Text(m.Library[:]),
-		abi: int(wire.Negotiated(m)), state: connected, handle: h, out: out,
+		abi: int(wire.Negotiated(m)), state: connected, handle: v.peer, out: v.out,
 		moves: make([]uint64, len(c.node.gpus)),
 	}
 	usage, fd, err := page.NewUsage(s.id)
@@ -120,7 +123,7 @@ func (c *container) attach(h *proc.Handle, uid uint32, out outlet, m *abi.Hello)
 	s.usage, s.inode = usage, usage.Inode()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	end := c.enter(s, c.declared(s, m), m.Session != 0)
+	end := c.enter(s, m)
 	if end != nil {
 		s.dropUsage()
 		unix.Close(fd)
@@ -166,27 +169,29 @@ func (c *container) unwelcome(former *session) *ending {
 	return nil
 }
 
-// declared is what a HELLO says the process holds, by GPU. Called under mu.
-func (c *container) declared(s *session, m *abi.Hello) []store.Grant {
-	grants := make([]store.Grant, len(c.node.gpus))
+// declared is what a HELLO says the process holds, by GPU, and which GPUs it names because it is about
+// to hold something there. Called under mu.
+func (c *container) declared(s *session, m *abi.Hello) (grants []store.Grant, wanted []bool) {
+	grants, wanted = make([]store.Grant, len(c.node.gpus)), make([]bool, len(c.node.gpus))
 	for i, g := range c.node.gpus {
 		grants[i].UUID = g.id
 	}
 	for _, h := range m.Held[:m.Held_count] {
 		if i, known := c.node.byUUID[h.Uuid]; known {
-			grants[i].Bytes = h.Bytes
+			grants[i].Bytes, wanted[i] = h.Bytes, h.Bytes == 0
 		} else if h.Bytes > 0 {
 			c.event("unenforced", s.process.PID, "%s holds %s on a GPU that the agent does not "+
 				"know; restart the agent if a GPU was added", s.program, size(int64(h.Bytes)))
 		}
 	}
-	return grants
+	return grants, wanted
 }
 
-// enter makes s its process's session, with these grants. A library that does not know of an earlier
+// enter makes s its process's session, with what its HELLO declares. A library that does not know of an earlier
 // session (it was loaded anew, by exec) has nothing that was shared in that. Called under mu.
-func (c *container) enter(s *session, grants []store.Grant, again bool) *ending {
-	former := c.sessions[s.process]
+func (c *container) enter(s *session, m *abi.Hello) *ending {
+	former, again := c.sessions[s.process], m.Session != 0
+	grants, wanted := c.declared(s, m)
 	unwelcome := c.unwelcome(former)
 	switch {
 	case c.closed:
@@ -199,8 +204,12 @@ func (c *container) enter(s *session, grants []store.Grant, again bool) *ending 
 		return c.tooMany(fmt.Sprintf("the container has %d sessions, which is the most",
 			len(c.sessions)))
 	}
+	if former == nil && !again {
+		c.offer(s, grants, wanted)
+	}
 	var err error
 	if s.record, err = c.node.credits.Create(s.describe(c.spec.ID, grants)); err != nil {
+		c.withdraw(s)
 		return c.noRoom(s, err)
 	}
 	c.node.opts.step("record created")
@@ -208,6 +217,7 @@ func (c *container) enter(s *session, grants []store.Grant, again bool) *ending 
 		c.replace(former, s)
 	} else if err := c.watch(s); err != nil {
 		s.record.Remove()
+		c.withdraw(s)
 		return c.noRoom(s, err)
 	}
 	for gpu, l := range c.ledgers {
@@ -224,6 +234,28 @@ func (c *container) enter(s *session, grants []store.Grant, again bool) *ending 
 		c.retryWaiting() // the charge is what the process declares now, which may be less
 	}
 	return nil
+}
+
+// offer lends a new session what it will ask for next: a context, on the GPUs that its HELLO names,
+// and spare credit as for any request. It lies unused in the page, so it can be recalled at any time;
+// the record that is written next tells of it, and only then the tenant gets the page. Called under
+// mu.
+func (c *container) offer(s *session, grants []store.Grant, wanted []bool) {
+	for gpu, l := range c.ledgers {
+		bytes := uint64(c.node.gpus[gpu].context.Load())
+		if !c.node.opts.CountContext || bytes == 0 || !wanted[gpu] || grants[gpu].Bytes > 0 {
+			continue
+		}
+		grants[gpu].Bytes = l.Offer(s.holder(), bytes)
+		s.usage.Begin(gpu, grants[gpu].Bytes)
+	}
+}
+
+// withdraw takes back what was offered to a session that is not to be. Called under mu.
+func (c *container) withdraw(s *session) {
+	for _, l := range c.ledgers {
+		l.Release(s.holder())
+	}
 }
 
 // watch has the end of s's process noticed.

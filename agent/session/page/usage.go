@@ -57,6 +57,9 @@ func NewUsage(session uint64) (u *Usage, fd int, err error) {
 	return u, fd, nil
 }
 
+// Begin puts the first credit into a page that the tenant does not have yet.
+func (u *Usage) Begin(gpu int, bytes uint64) { atomic.StoreUint64(u.word(gpu), bytes) }
+
 // Inode is the number by which the page can be found again.
 func (u *Usage) Inode() uint64 { return u.inode }
 

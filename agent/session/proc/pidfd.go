@@ -13,8 +13,10 @@ import (
 // Handle holds a process by a pidfd: as long as it is open, the process's pid means nobody else.
 type Handle struct {
 	ID
+	// Image tells the program image that the process ran when it was taken hold of, as in Stat.
+	Image  uint64
 	fd     int
-	parent int // when it was taken hold of
+	parent int // at that time
 }
 
 // Open takes hold of the process id, or returns ErrGone if it has ended, whoever has its pid now.
@@ -56,7 +58,7 @@ func hold(pid, fd int) (*Handle, error) {
 		h.Close()
 		return nil, err
 	}
-	h.Start, h.parent = st.Start, st.Parent
+	h.Start, h.Image, h.parent = st.Start, st.Image, st.Parent
 	return h, nil
 }
 
