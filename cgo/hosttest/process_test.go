@@ -301,6 +301,7 @@ func TestKilled(t *testing.T) {
 			s.granted[gpu] = 0
 		}
 		delete(a.sessions, s.pid)
+		delete(a.conns, s.conn) // what it had sent is heard no more
 		a.mu.Unlock()
 	}
 }

@@ -343,6 +343,10 @@ func TestExportWithoutAgent(t *testing.T) {
 	}
 	a.start()
 	a.eventually("the export is told", func() bool { return len(a.shares) == 1 })
+	// The library has still to read that it was.
+	for end := time.Now().Add(10 * time.Second); one.ok("books 0")[0] != 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	a.balance(one, a.session(one, 2))
 	a.balance(two, a.session(two, 2))
 	one.want("ok 0", "unhandle %d", handle)
