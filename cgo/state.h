@@ -126,7 +126,7 @@ struct weir_context {
     uint32_t making;    // the driver is making it
     uint32_t changing;  // a thread changes its limits
 };
-#define WEIR_CONTEXTS_MAX WEIR_OWNERS_MAX
+_Static_assert(WEIR_CONTEXTS_MAX == WEIR_OWNERS_MAX, "a context without an owner, or the reverse");
 
 // What a pool, or the graphs of a device, have reserved (reserve.h).
 struct weir_reserve {

@@ -34,6 +34,7 @@ type container struct {
 
 	mu       sync.Mutex
 	ledgers  []*ledger.Ledger // by GPU
+	contexts []int64          // by GPU: what a context takes here, where the node does not know
 	page     *page.Control
 	sessions map[proc.ID]*session
 	holders  map[ledger.Holder]*session
@@ -81,9 +82,10 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		unfit:    make(map[proc.ID]string),
 	}
 	c.undeclared = make(map[holding]undeclared)
+	c.contexts = make([]int64, len(n.gpus))
 	for i, g := range n.gpus {
 		c.ledgers = append(c.ledgers, ledger.New(limitOf(spec.Caps, g.uuid)))
-		c.page.SetContext(i, uint64(g.context.Load()), n.opts.CountContext)
+		c.showContext(i)
 		c.show(i)
 	}
 	return c, nil

@@ -35,6 +35,11 @@ type fakeDevices struct {
 	err       error
 	asked     int
 	slow      chan struct{} // if not nil, an answer takes until something comes here
+	// What a context that the agent makes takes, or why it cannot make one; how many it has made, and
+	// how many of those there are.
+	ownContext   int64
+	ownErr       error
+	made, making int
 }
 
 // uuid is the UUID of the test's GPU number i.
@@ -246,4 +251,11 @@ func wantClosed(t *testing.T, err error, reason uint32, words string) {
 	if !errors.As(err, &closed) || closed.Reason != reason || !strings.Contains(closed.Text, words) {
 		t.Errorf("want a close for reason %d with %q, got %v", reason, words, err)
 	}
+}
+
+// count is how often NVML was asked.
+func (d *fakeDevices) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asked
 }

@@ -1,10 +1,16 @@
 package session
 
-// What one context takes on each kind of GPU. No driver tells, so it is learned from the first process
-// that makes one: by what NVML says that process has, less what it has declared. All processes are then
-// told by their control pages, before they make theirs.
+// What one context takes on each kind of GPU. No driver tells, so the agent makes one in a process of
+// its own when the first is asked about, and reads what NVML says of that process. All containers'
+// processes are then told by their control pages, before they make theirs.
+//
+// Where the agent cannot make one, the size is what the asking process has, less what it has declared.
+// A process may hold memory that it does not declare, or lie about its contexts, so that figure is its
+// own container's: others do not see it and it is not kept.
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,36 +42,90 @@ func (c *container) measure(s *session, out outlet, m *abi.Measure) *ending {
 	return nil
 }
 
-// contextBytes is what one context takes on a GPU: as known, or by what a process with so many has
-// there. 0 where it cannot be found out.
+// contextBytes is what one context takes on a GPU: as known, as the agent finds out, or by what a
+// process with so many has there. 0 where it cannot be found out.
 func (c *container) contextBytes(s *session, gpu int, contexts int64) int64 {
 	g := c.node.gpus[gpu]
 	g.measuring.Lock()
 	defer g.measuring.Unlock()
-	if known := g.context.Load(); known > 0 {
+	c.mu.Lock()
+	known := c.contextSize(gpu)
+	c.mu.Unlock()
+	if known > 0 {
 		return known
 	}
-	bytes := c.measureOnce(s, gpu, contexts)
+	bytes, err := c.node.contextOfOwn(gpu)
+	if err == nil {
+		c.node.learn(g, bytes)
+		c.event("measured", s.process.PID, "one context takes %s on %s, as GPU %s is: the agent made one "+
+			"when %s asked, and keeps the size for this kind of GPU and driver", size(bytes),
+			g.known.Name, g.name, s.program)
+		return bytes
+	}
+	pid := s.process.PID
+	bytes = c.node.steady(gpu, pid, contexts, func() int64 { return c.declaredBy(s, gpu) })
 	if bytes == 0 {
 		return 0
 	}
-	c.node.learn(g, bytes)
-	c.event("measured", s.process.PID, "one context takes %s on %s, as GPU %s is: measured by %s, and "+
-		"kept for this kind of GPU and driver", size(bytes), g.known.Name, g.name, s.program)
+	c.mu.Lock()
+	c.contexts[gpu] = bytes
+	if !c.closed {
+		c.showContext(gpu)
+	}
+	c.mu.Unlock()
+	c.event("measured", pid, "one context takes %s on %s, as GPU %s is, by what %s has: this holds for "+
+		"its container only, since the agent cannot make a context: %v", size(bytes), g.known.Name,
+		g.name, s.program, err)
 	return bytes
 }
 
-// measureOnce asks NVML until two answers in a row agree. A process's other threads may allocate or
-// free meanwhile: what they are about to allocate is declared already and not yet there, so a figure is
-// rather too small, and the largest is the best.
-func (c *container) measureOnce(s *session, gpu int, contexts int64) (best int64) {
-	most := c.node.gpus[gpu].known.MemoryBytes / contextShareMax
+// contextOfOwn has the agent make a context and finds out what it takes; never 0 without an error.
+// What has failed is not tried again for a while. Called under the GPU's measuring.
+func (n *Node) contextOfOwn(gpu int) (int64, error) {
+	g := n.gpus[gpu]
+	if n.opts.MakeContext == nil {
+		return 0, errors.New("it was started without the means")
+	}
+	if g.failure != nil && n.opts.Now().Sub(g.failed) < makeContextAgain {
+		return 0, g.failure
+	}
+	bytes, err := n.makeContext(gpu)
+	g.failure, g.failed = err, n.opts.Now()
+	if err != nil {
+		n.log.Warn("the agent cannot make a context to see what it takes, so each container goes by "+
+			"what its own processes have", "gpu", g.known.Name, "error", err)
+	}
+	return bytes, err
+}
+
+func (n *Node) makeContext(gpu int) (int64, error) {
+	g := n.gpus[gpu]
+	ctx, cancel := context.WithTimeout(n.ctx, makeContextWait)
+	defer cancel()
+	pid, end, err := n.opts.MakeContext(ctx, g.uuid)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	bytes := n.steady(gpu, pid, 1, func() int64 { return 0 })
+	if bytes == 0 {
+		return 0, fmt.Errorf("NVML says nothing credible of process %d, which made one", pid)
+	}
+	return bytes, nil
+}
+
+// steady is what NVML says that each of a process's contexts takes on a GPU, which is what it has
+// beyond what it has declared, once two answers in a row agree; 0 where nothing credible is said. The process's threads may allocate or free meanwhile: what
+// they are about to allocate is declared already and not yet there, so a figure is rather too small,
+// and the largest is the best.
+func (n *Node) steady(gpu, pid int, contexts int64, declared func() int64) (best int64) {
+	most := n.gpus[gpu].known.MemoryBytes / contextShareMax
 	last := int64(-1)
 	for end := time.Now().Add(measureWait); time.Now().Before(end); time.Sleep(measureAgain) {
-		before := c.declaredBy(s, gpu)
-		listed, ok := c.node.processes(gpu)
-		after := c.declaredBy(s, gpu)
-		has, there := listed[s.process.PID]
+		before := declared()
+		listed, ok := n.processes(gpu)
+		after := declared()
+		has, there := listed[pid]
 		if !there || has < 0 {
 			if ok {
 				return 0 // NVML knows nothing of it
@@ -83,6 +143,20 @@ func (c *container) measureOnce(s *session, gpu int, contexts int64) (best int64
 		last = bytes
 	}
 	return best
+}
+
+// contextSize is what one context is known to take in this container, 0 where it is not. Called
+// under mu.
+func (c *container) contextSize(gpu int) int64 {
+	if known := c.node.gpus[gpu].context.Load(); known > 0 {
+		return known
+	}
+	return c.contexts[gpu]
+}
+
+// showContext tells the container's processes what a context takes. Called under mu.
+func (c *container) showContext(gpu int) {
+	c.page.SetContext(gpu, uint64(c.contextSize(gpu)), c.node.opts.CountContext)
 }
 
 // declaredBy is what a session holds on a GPU as it has declared it, what it has exported included.
@@ -112,7 +186,7 @@ func (n *Node) learn(g *gpu, bytes int64) {
 		for _, c := range n.containers {
 			c.mu.Lock()
 			if !c.closed {
-				c.page.SetContext(i, uint64(bytes), n.opts.CountContext)
+				c.showContext(i)
 			}
 			c.mu.Unlock()
 		}

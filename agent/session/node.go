@@ -41,9 +41,11 @@ type gpu struct {
 	// asking is full while NVML is asked for the GPU's processes.
 	asking chan struct{}
 	// context is what one context takes in bytes, 0 while that is not known; measuring is held by
-	// who finds out.
+	// who finds out, and guards the rest: when and why the agent could not make one itself.
 	context   atomic.Int64
 	measuring sync.Mutex
+	failed    time.Time
+	failure   error
 }
 
 // Node is the tenant side of one agent. It implements control.Node.

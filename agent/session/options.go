@@ -3,6 +3,7 @@ package session
 // What a node is made from, and every bound and time that it keeps to.
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"time"
@@ -19,14 +20,22 @@ type Devices interface {
 	Processes(gpuUUID string) (map[int]int64, error)
 }
 
+// MakeContext starts a process of the agent's own that makes one context on a GPU, and returns when
+// that is made. The process, whose pid is NVML's, ends when end is called or the agent ends. An error
+// says why there is no such context; ctx bounds the wait for it.
+type MakeContext func(ctx context.Context, gpuUUID string) (pid int, end func(), err error)
+
 // Options are what a node is made from.
 type Options struct {
 	RunDir   string // control pages' and sockets' directory, best on a tmpfs
 	StateDir string // where containers and caps are kept
 	Devices  Devices
-	Library  []byte // the contents of libweir.so
-	Version  string // of the agent
-	Driver   string // version of the driver, for display
+	// MakeContext is how the agent finds out what a context takes. nil: from tenants only.
+	MakeContext MakeContext
+
+	Library []byte // the contents of libweir.so
+	Version string // of the agent
+	Driver  string // version of the driver, for display
 
 	Logger    *slog.Logger     // nil: silent
 	Now       func() time.Time // nil: time.Now
@@ -71,6 +80,11 @@ const (
 	// of one moment.
 	reconcileEvery = 3 * time.Second
 	reconcileAgain = 100 * time.Millisecond
+	// makeContextWait is how long the agent's own context may take to be made, and makeContextAgain
+	// how soon that is tried again where it has failed. With measureWait it is less than the library
+	// waits for an answer.
+	makeContextWait  = 3 * time.Second
+	makeContextAgain = time.Minute
 	// measureWait is how long the size of a context may take to be measured, and measureAgain how
 	// soon NVML is asked again until two answers agree.
 	measureWait  = time.Second

@@ -32,9 +32,10 @@ type holding struct {
 
 // undeclared is how much more a process holds than it declared.
 type undeclared struct {
-	bytes   int64
-	program string
-	session bool // the process has one
+	bytes     int64
+	tolerance int64 // so much may be
+	program   string
+	session   bool // the process has one
 }
 
 // suspicion is an undeclared holding, of a container.
@@ -90,9 +91,10 @@ func (n *Node) reconcile(ctx context.Context) {
 	n.believe(found, seen)
 }
 
-// tolerance is how much a process may hold on a GPU beyond what it declared, in bytes.
-func (g *gpu) tolerance() int64 {
-	return max(g.context.Load()/toleratedOfContext, g.known.MemoryBytes/toleratedOfCard)
+// tolerance is how much a process may hold on a GPU beyond what it declared, in bytes, where a
+// context takes so much.
+func (g *gpu) tolerance(contextBytes int64) int64 {
+	return max(contextBytes/toleratedOfContext, g.known.MemoryBytes/toleratedOfCard)
 }
 
 // declaration is what a process with a session has declared on a GPU.
@@ -122,7 +124,7 @@ func (n *Node) suspect(gpu int) (found map[holding]suspicion, ok bool) {
 				continue
 			}
 		}
-		if d.bytes = bytes - d.allowed; d.bytes > n.gpus[gpu].tolerance() {
+		if d.bytes = bytes - d.allowed; d.bytes > d.tolerance {
 			found[d.holding] = d.suspicion
 		}
 	}
@@ -141,6 +143,7 @@ func (n *Node) declarations(gpu int) map[int]declaration {
 			d := declaration{allowed: c.allowed(s, gpu)}
 			d.c, d.holding = c, holding{id, gpu}
 			d.program, d.session = s.program, true
+			d.tolerance = n.gpus[gpu].tolerance(c.contextSize(gpu))
 			declared[id.PID] = d
 		}
 		c.mu.Unlock()
@@ -154,13 +157,14 @@ func (c *container) allowed(s *session, gpu int) int64 {
 	declared := int64(c.ledgers[gpu].Granted(s.holder()) - c.unused(s, gpu) + c.exported(s, gpu))
 	// What it has imported NVML counts as its own once the exporter has ended.
 	declared += int64(c.node.shares.importedBy(c.sharer(s), gpu))
-	if c.node.opts.CountContext && g.context.Load() > 0 {
+	known := c.contextSize(gpu) > 0
+	if c.node.opts.CountContext && known {
 		return declared
 	}
 	// Contexts are not charged. What they take the process says itself; where that is not known,
 	// they may take what is believed of any.
 	most := g.known.MemoryBytes / contextShareMax
-	if g.context.Load() == 0 {
+	if !known {
 		return declared + most
 	}
 	var u uint64
@@ -190,6 +194,7 @@ func (n *Node) stranger(pid, gpu int) (d declaration, ours bool) {
 			continue
 		}
 		d.c, d.holding = c, holding{h.ID, gpu}
+		d.tolerance = n.gpus[gpu].tolerance(n.gpus[gpu].context.Load())
 		if st, err := proc.Read(pid); err == nil {
 			d.program = st.Name
 		}
@@ -225,7 +230,7 @@ func (c *container) reportUndeclared(s suspicion) {
 	c.mu.Lock()
 	last, known := c.undeclared[s.holding]
 	change := s.bytes - last.bytes
-	news := !c.closed && (!known || max(change, -change) > g.tolerance())
+	news := !c.closed && (!known || max(change, -change) > s.tolerance)
 	if news {
 		c.undeclared[s.holding] = s.undeclared
 	}

@@ -268,8 +268,7 @@ func TestTolerance(t *testing.T) {
 		{0, 16 << 30, 16 * mib}, {400 * mib, 16 << 30, 100 * mib}, {40 * mib, 80 << 30, 80 * mib},
 	} {
 		g := &gpu{known: control.GPU{MemoryBytes: c.memory}}
-		g.context.Store(c.context)
-		if got := g.tolerance(); got != c.want {
+		if got := g.tolerance(c.context); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}

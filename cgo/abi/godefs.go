@@ -17,6 +17,7 @@ const (
 	PageBytes        = C.WEIR_PAGE_BYTES
 	SessionsMax      = C.WEIR_SESSIONS_MAX
 	SharesMax        = C.WEIR_SHARES_MAX
+	ContextsMax      = C.WEIR_CONTEXTS_MAX
 	HelloMagic       = C.WEIR_HELLO_MAGIC
 	ControlMagic     = C.WEIR_CONTROL_MAGIC
 	UsageMagic       = C.WEIR_USAGE_MAGIC

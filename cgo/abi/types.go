@@ -11,6 +11,7 @@ const (
 	PageBytes        = 0x4000
 	SessionsMax      = 0x1000
 	SharesMax        = 0x10000
+	ContextsMax      = 0x200
 	HelloMagic       = 0x52494557
 	ControlMagic     = 0x434c5452
 	UsageMagic       = 0x47535557

@@ -30,6 +30,8 @@
 #define WEIR_SESSIONS_MAX 4096u
 // Pieces of memory that one session may share with others at the same time.
 #define WEIR_SHARES_MAX 65536u
+// Contexts that one process has on a GPU, at most.
+#define WEIR_CONTEXTS_MAX 512u
 // Longest futex wait of the library before it looks whether the agent is alive, in milliseconds.
 #define WEIR_WAIT_MS_MAX 100u
 
@@ -206,7 +208,7 @@ struct weir_answer {
 struct weir_measure {
     struct weir_header header;
     uint32_t gpu;
-    uint32_t contexts;     // that this process has on the GPU; never 0
+    uint32_t contexts;     // that this process has on the GPU: 1 to WEIR_CONTEXTS_MAX
     uint64_t other_bytes;  // what it holds there beside them, in charge units' bytes
 };
 

@@ -152,3 +152,44 @@ func TestStrangerIsRefused(t *testing.T) {
 		t.Errorf("the stranger has a session: %+v", sessions)
 	}
 }
+
+// What contexts take is for the agent to find out: a tenant that says it has a million of them, or
+// holds memory that it does not declare, changes nothing for the others.
+func TestLiesAboutContexts(t *testing.T) {
+	const context = 4 * mib
+	for _, lie := range []struct {
+		name     string
+		contexts string
+		bytes    int64
+		noDriver bool // for the agent
+		answer   string
+	}{
+		{"many", "512", 0, false, fmt.Sprint("measured ", context)},
+		{"undeclared", "1", 20 * mib, false, fmt.Sprint("measured ", context)},
+		{"too many", "1000000", 0, false, "closed"},
+		{"many, no driver", "512", 0, true, fmt.Sprint("measured ", context/512)},
+		{"undeclared, no driver", "1", 20 * mib, true, fmt.Sprint("measured ", context+20*mib)},
+	} {
+		t.Run(lie.name, func(t *testing.T) {
+			n := node.Start(t, node.Options{
+				Machine: node.Machine("256MiB", "4MiB"), CountContext: true, NoDriver: lie.noDriver,
+			})
+			liar := n.Run(node.RunOptions{Name: "liar", Memory: "64MiB"}, "env", "-u", "LD_PRELOAD",
+				node.Build(t, "e2e/surveyor"), lie.contexts, fmt.Sprint(lie.bytes))
+			if says := liar.Line(); says != lie.answer {
+				t.Errorf("the liar was told %q, want %q", says, lie.answer)
+			}
+			// Twice the context and a little more: enough for two contexts, not for three.
+			p := n.Puppet(node.RunOptions{Name: "victim", Memory: "9MiB"})
+			p.OK("init")
+			p.OK("context 0")
+			if code := p.Code("context 0"); code != outOfMemory {
+				t.Errorf("a third context of 4 MiB under a cap of 9: code %d", code)
+			}
+			if used, _ := n.Use("victim"); used != 2*context {
+				t.Errorf("%d bytes are used for two contexts", used)
+			}
+			n.AgentAlive()
+		})
+	}
+}

@@ -13,6 +13,9 @@ import (
 )
 
 func main() {
+	if os.Args[0] == contextProgram {
+		os.Exit(contextProcess(os.Stdin, os.Stdout))
+	}
 	os.Exit(execute(os.Args, os.Stdout, os.Stderr))
 }
 

@@ -37,14 +37,15 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 	}
 	summary := summarise(devices.GPUs(), err)
 	node, err := session.New(session.Options{
-		RunDir:    settings.RunDir,
-		StateDir:  settings.StateDir,
-		Devices:   nodeDevices{devices},
-		Library:   contents,
-		Version:   version,
-		Driver:    devices.DriverVersion(),
-		Logger:    log,
-		AgentWait: settings.AgentWait,
+		RunDir:      settings.RunDir,
+		StateDir:    settings.StateDir,
+		Devices:     nodeDevices{devices},
+		MakeContext: makeContext,
+		Library:     contents,
+		Version:     version,
+		Driver:      devices.DriverVersion(),
+		Logger:      log,
+		AgentWait:   settings.AgentWait,
 
 		CountContext:     settings.CountContext,
 		EndUndeclared:    settings.EndUndeclared,

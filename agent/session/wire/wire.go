@@ -149,8 +149,8 @@ func checkQuery(m *abi.Query) error {
 }
 
 func checkMeasure(m *abi.Measure) error {
-	if m.Contexts == 0 {
-		return errors.New("no contexts to be measured")
+	if m.Contexts == 0 || m.Contexts > abi.ContextsMax {
+		return fmt.Errorf("%d contexts to be measured, of 1 to %d", m.Contexts, abi.ContextsMax)
 	}
 	if m.Bytes > BytesMax {
 		return fmt.Errorf("%d bytes held beside them", m.Bytes)

@@ -29,6 +29,8 @@ type Options struct {
 	// otherwise. Most tests are about allocations, and leave it.
 	CountContext bool
 	NoAgent      bool
+	// NoDriver lets the agent find NVML but not the driver, as where the driver is not for it to load.
+	NoDriver bool
 	// RealCard takes the machine's own GPU and driver in place of a simulated machine.
 	RealCard bool
 	// Through are words before every program that runs under weir: `env` and what it is to change.
@@ -212,6 +214,10 @@ func (n *Node) StartAgent() {
 	}
 	agent := exec.Command(Build(n.t, "weir"), n.agentArguments()...)
 	agent.Env = n.Env()
+	if n.options.NoDriver {
+		agent.Args = append(agent.Args, "--nvml", Build(n.t, "sim/libnvidia-ml.so.1"))
+		agent.Env = append(agent.Env, "LD_LIBRARY_PATH=")
+	}
 	agent.Stderr = n.log
 	// The agent dies with a test that is killed.
 	agent.SysProcAttr = n.attributes()
