@@ -35,13 +35,17 @@ static uint64_t attribute(CUdevice device, int number) {
     return (uint64_t)value;
 }
 
-// Reads all three; one that the device does not have is 0.
-static void read_limits(uint64_t values[WEIR_LIMITS]) {
+// Reads all three; one that the device does not have is 0. Anything else that the driver says but
+// success is returned: then nothing is known.
+static CUresult read_limits(uint64_t values[WEIR_LIMITS]) {
     for (int limit = 0; limit < (int)WEIR_LIMITS; limit++) {
         size_t value = 0;
-        bool told = WEIR_REAL(cuCtxGetLimit)(&value, limit) == CUDA_SUCCESS;
-        values[limit] = told ? value : 0;
+        CUresult result = WEIR_REAL(cuCtxGetLimit)(&value, limit);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_UNSUPPORTED_LIMIT)
+            return result;
+        values[limit] = result == CUDA_SUCCESS ? value : 0;
     }
+    return CUDA_SUCCESS;
 }
 
 // What values take beyond the defaults; more than any device has where it cannot be said.
@@ -108,23 +112,27 @@ static void learn_defaults(struct change *change, const uint64_t values[WEIR_LIM
         return;
     for (uint32_t limit = 0; limit < WEIR_LIMITS && !gpu->limits_known; limit++)
         gpu->limit_defaults[limit] = values[limit];
-    gpu->limits_known = 1;
+    __atomic_store_n(&gpu->limits_known, 1, __ATOMIC_RELEASE);
     weir_unlock(&change->state->lock);
 }
 
 // Makes what stands for the context's limits what they take, out of that and what is in hand, and
-// ends the turn. What is missing: then nothing has changed.
+// ends the turn. Where the driver does not tell, all of it stands until the next change. What is
+// missing: then nothing has changed.
 static uint64_t settle(struct change *change) {
     struct weir_state *state = change->state;
     uint64_t values[WEIR_LIMITS], missing = 0;
-    read_limits(values);
-    uint64_t takes = bytes_of(change, values);
+    const uint32_t *known = &state->gpus[change->gpu].limits_known;
+    bool told = __atomic_load_n(known, __ATOMIC_ACQUIRE) && read_limits(values) == CUDA_SUCCESS;
+    uint64_t takes = told ? bytes_of(change, values) : 0;
     if (weir_lock(&state->lock))
         return 0;
     struct weir_context *context = weir_contexts_find(state, change->context);
     uint64_t *stands = context ? &context->bytes[WEIR_PART_LIMIT] : NULL;
     if (context && context->counted != change->counted)
         stands = NULL;  // another context has its handle now
+    if (stands && !told)
+        takes = *stands + change->hand;
     if (stands && context->counted && takes > *stands + change->hand)
         missing = takes - *stands - change->hand;
     if (stands && !missing) {
@@ -175,7 +183,9 @@ static CUresult begin(struct change *change, int limit, uint64_t value) {
     if (result != CUDA_SUCCESS)
         return result;
     wait_for_turn(change);
-    read_limits(values);
+    result = read_limits(values);
+    if (result != CUDA_SUCCESS)
+        return end(change, result, limit);
     learn_defaults(change, values);
     change->before = values[limit];
     values[limit] = value;

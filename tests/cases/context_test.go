@@ -310,6 +310,34 @@ func TestM13Limits(t *testing.T) {
 	}
 }
 
+// What contexts begin with is learned from what the driver says, not from its saying nothing: a limit
+// whose value cannot be read is not changed, and counts no more later.
+func TestM13LimitsUnread(t *testing.T) {
+	n := counting(t, "512MiB", "")
+	p := n.Puppet(node.RunOptions{Name: "limits", Memory: "256MiB"})
+	p.OK("init")
+	const heap, illegal = 2, 700
+	step := func(value, want int64) {
+		t.Helper()
+		p.OK("limit %d %d", heap, value)
+		if use := agree(t, n, "limits", p, "limit"); use.CodeBytes != want {
+			t.Errorf("heap of %d: %d bytes are charged, want %d", value, use.CodeBytes, want)
+		}
+	}
+	for nth := range 4 { // of the calls that read the three limits, and the first after the change
+		n.MustWeir("sim", "fault", fmt.Sprintf("cuCtxGetLimit:%d=%d", nth+1, illegal), "--dir", n.SimDir)
+		if code := p.Code("limit %d %d", heap, 32*mib); (code != 0) != (nth < 3) || code != 0 && code != illegal {
+			t.Errorf("limit with read %d failing: code %d", nth+1, code)
+		}
+		if used, _ := n.Use("limits"); nth < 3 && used != contextBytes {
+			t.Errorf("%d bytes are used where no limit was changed", used)
+		}
+	}
+	agree(t, n, "limits", p, "not read after the change")
+	step(16*mib, 8*mib)
+	step(mib, 0)
+}
+
 // All that, killed at any moment, leaves nothing behind.
 func TestM13Killed(t *testing.T) {
 	n := counting(t, "256MiB", "")
