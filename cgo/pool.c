@@ -108,11 +108,10 @@ CUresult weir_cuMemPoolDestroy(CUmemoryPool pool) {
             weir_reserve_remove(state, number, handle_of(pool));
         return result;
     }
-    if (!weir_reserve_orphan(state, number))
+    if (!weir_reserve_orphan(state, number, handle_of(pool)))
         return CUDA_ERROR_INVALID_VALUE;
-    weir_reserve_settle(state, number);  // destroys it, if none of its memory is in use
-    if (weir_reserve_find(state, WEIR_KIND_POOL, handle_of(pool), &gpu) == number)
-        leave_behind(pool, (CUdevice)gpu);
+    leave_behind(pool, (CUdevice)gpu);
+    weir_reserve_orphaned(state, number);  // destroys it, if none of its memory is in use
     return CUDA_SUCCESS;
 }
 

@@ -289,13 +289,21 @@ void weir_reserve_keep(struct weir_state *state, uint32_t number, uint64_t handl
     weir_loosen(state);
 }
 
-int weir_reserve_orphan(struct weir_state *state, uint32_t number) {
+int weir_reserve_orphan(struct weir_state *state, uint32_t number, uint64_t handle) {
     struct weir_reserve *reserve = &state->reserves[number];
     if (weir_lock(&state->lock))
         return 0;
-    int is_new = !reserve->orphan;
-    reserve->orphan = 1;
-    reserve->keep_bytes = 0;
+    int is_new = is(reserve, WEIR_KIND_POOL, handle) && !reserve->orphan;
+    if (is_new) {
+        reserve->orphan = 1;
+        reserve->keep_bytes = 0;
+        reserve->pins++;
+    }
     weir_unlock(&state->lock);
     return is_new;
+}
+
+void weir_reserve_orphaned(struct weir_state *state, uint32_t number) {
+    unpin(state, number);
+    weir_reserve_settle(state, number);
 }

@@ -102,8 +102,10 @@ void weir_reserve_keep(struct weir_state *state, uint32_t reserve, uint64_t hand
                        uint64_t keep_bytes);
 
 // The program has destroyed a pool: the driver is asked to destroy it once none of its memory is in
-// use, which is looked at whenever it is settled. Whether it was none before.
-int weir_reserve_orphan(struct weir_state *state, uint32_t reserve);
+// use, which is looked at whenever it is settled. Whether it was none before; then it is pinned,
+// and the driver's handle valid, until weir_reserve_orphaned.
+int weir_reserve_orphan(struct weir_state *state, uint32_t reserve, uint64_t handle);
+void weir_reserve_orphaned(struct weir_state *state, uint32_t reserve);
 
 // Others may import a pool from now on: what it has reserved is shown to the agent, and its tie
 // (tie.h) ends when the driver has destroyed it. Lock held.

@@ -176,6 +176,18 @@ func TestPoolDestroyedInUse(t *testing.T) {
 	a.balance(h, a.session(h, 1))
 }
 
+// TestPoolDestroyedWhileOthersWait: a pool that is destroyed while memory of it is in use is the driver's
+// until it is told so, whoever else sees the memory come free meanwhile.
+func TestPoolDestroyedWhileOthersWait(t *testing.T) {
+	t.Parallel()
+	a := startAgent(t, 64*chunk)
+	h := startHost(t, plain, a.path)
+	h.ok("dawdle 10")
+	h.want("ok 0", "leave 300")
+	owned(t, h, 0, "all are destroyed")
+	a.balance(h, a.session(h, 1))
+}
+
 // TestPoolOvershoot makes a pool grow where nobody can know it beforehand, on a stream that has work to do.
 func TestPoolOvershoot(t *testing.T) {
 	t.Parallel()

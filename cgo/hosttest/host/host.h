@@ -18,6 +18,9 @@ int test_stress(int threads, int ms, uint64_t seed, int release);
 // So many threads allocate once, all at the same time. How many did not get it.
 int test_crowd(int threads);
 
+// Destroys so many pools whose memory is in use until another thread has waited for it.
+int test_leave(int pools);
+
 // Signals interrupt a thread that allocates, and allocate too.
 int test_signals(int ms);
 

@@ -252,6 +252,8 @@ static int run_test(char **words) {
     if (!strcmp(words[0], "mix"))
         return test_mix((int)number(words[1]), (int)number(words[2]), (int)number(words[3]),
                         number(words[4]));
+    if (!strcmp(words[0], "leave"))
+        return test_leave((int)number(words[1]));
     if (!strcmp(words[0], "signals"))
         return test_signals((int)number(words[1]));
     if (!strcmp(words[0], "table"))

@@ -6,6 +6,7 @@
 // somebody waits for it. Its handle says whose it is: the context's, times 256, plus its number; or
 // it is one of the default streams.
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "../../hooks.h"
@@ -319,10 +320,16 @@ static CUresult get_attribute(CUmemoryPool handle, int attribute, void *value) {
 }
 
 static CUresult set_attribute(CUmemoryPool handle, int attribute, void *value) {
+    struct pool *pool = (struct pool *)handle;
     if (attribute != CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         return CUDA_ERROR_INVALID_VALUE;
+    test_driver_dawdle();
     pthread_mutex_lock(&lock);
-    ((struct pool *)handle)->keep_bytes = *(const uint64_t *)value;
+    if (pool->destroyed) {
+        fputs("a pool that was destroyed is set: a driver may do anything\n", stderr);
+        abort();
+    }
+    pool->keep_bytes = *(const uint64_t *)value;
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }

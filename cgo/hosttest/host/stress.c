@@ -124,6 +124,40 @@ int test_crowd(int threads) {
     return failed;
 }
 
+static volatile int waiting_over;
+
+// Waits for all streams again and again, which is when a pool that was left behind is destroyed.
+static void *wait_always(void *unused) {
+    test_driver_use_context(1);
+    while (!waiting_over)
+        weir_cuCtxSynchronize();
+    return unused;
+}
+
+int test_leave(int pools) {
+    CUmemPoolProps props = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    pthread_t waiter;
+    int wrong = 0;
+    test_driver.streams_busy = 1;
+    test_driver_use_context(1);
+    pthread_create(&waiter, NULL, wait_always, NULL);
+    for (int i = 0; i < pools; i++) {
+        CUmemoryPool pool;
+        CUdeviceptr pointer;
+        if (weir_cuMemPoolCreate(&pool, &props) != CUDA_SUCCESS) {
+            wrong++;
+            continue;
+        }
+        wrong += weir_cuMemAllocFromPoolAsync(&pointer, 512, pool, NULL) != CUDA_SUCCESS ||
+                 weir_cuMemFreeAsync(pointer, NULL) != CUDA_SUCCESS;
+        wrong += weir_cuMemPoolDestroy(pool) != CUDA_SUCCESS;
+    }
+    waiting_over = 1;
+    pthread_join(waiter, NULL);
+    weir_cuCtxSynchronize();
+    return wrong;
+}
+
 static volatile uint64_t signals, refused;
 static volatile int wrong_in_handler;
 
