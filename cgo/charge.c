@@ -29,6 +29,8 @@ static CUresult get_credit(struct weir_charge *charge, uint64_t context) {
     weir_unlock(&state->lock);
     if (taken)
         return CUDA_SUCCESS;
+    if (!known)
+        weir_note_bound(state, WEIR_BOUND_CONTEXTS, WEIR_OWNERS_MAX);
     uint64_t bytes = charge->bytes;
     charge->bytes = 0;
     CUresult result =
@@ -45,8 +47,10 @@ CUresult weir_charge_begin_on(struct weir_charge *charge, enum weir_kind kind, C
     CUresult result = weir_obtain_enter(&charge->state, device);
     if (result != CUDA_SUCCESS || !charge->state)
         return result;
-    if (bytes > WEIR_ALLOCATION_BYTES_MAX)
+    if (bytes > WEIR_ALLOCATION_BYTES_MAX) {
+        weir_note_bound(charge->state, WEIR_BOUND_BYTES, WEIR_ALLOCATION_BYTES_MAX);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     charge->gpu = (uint32_t)device;
     charge->kind = kind;
     charge->bytes = weir_charge_round(bytes);

@@ -86,6 +86,8 @@ int weir_contexts_enter(struct weir_state *state, const struct weir_context *con
         weir_contexts_show(state);
     }
     weir_unlock(&state->lock);
+    if (rc == ENOSPC)
+        weir_note_bound(state, WEIR_BOUND_CONTEXTS, WEIR_CONTEXTS_MAX);
     return rc;
 }
 

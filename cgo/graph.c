@@ -4,6 +4,7 @@
 #include "graph.h"
 
 #include "hooks.h"
+#include "note.h"
 
 // Graphs in graphs are looked into so deep.
 #define DEPTH_MAX 32
@@ -48,8 +49,12 @@ static CUresult add_nodes(const CUgraphNode *nodes, size_t count, int depth,
 static CUresult add_graph(CUgraph graph, int depth, struct weir_graph_needs *needs) {
     CUgraphNode few[NODES_FEW], *nodes = few;
     size_t count = 0;
-    CUresult result = depth > DEPTH_MAX ? CUDA_ERROR_OUT_OF_MEMORY
-                                        : WEIR_REAL(cuGraphGetNodes)(graph, NULL, &count);
+    if (depth > DEPTH_MAX) {
+        weir_note_bound(__atomic_load_n(&weir_state_page, __ATOMIC_ACQUIRE), WEIR_BOUND_NESTING,
+                        DEPTH_MAX);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = WEIR_REAL(cuGraphGetNodes)(graph, NULL, &count);
     size_t room_bytes = count * sizeof(CUgraphNode);
     if (result != CUDA_SUCCESS || !count)
         return result;

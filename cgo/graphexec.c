@@ -1,8 +1,13 @@
 // graphexec.c: the book of executable graphs with memory nodes; see graph.h.
 #include "graph.h"
 
+#include "note.h"
+
+// Executable graphs with memory nodes that a process may have.
+#define EXECS_MAX 65536u
+
 static const struct weir_slab_shape shape = {
-    .record_bytes = sizeof(struct weir_exec), .records_max = 65536, .chains = 4096};
+    .record_bytes = sizeof(struct weir_exec), .records_max = EXECS_MAX, .chains = 4096};
 
 // Lock held, here and in the next two.
 static struct weir_exec *find(struct weir_state *state, uint64_t handle, uint32_t *number) {
@@ -51,7 +56,10 @@ int weir_exec_remember(struct weir_state *state, uint64_t handle,
         count(state, handle, 1);
     }
     weir_unlock(&state->lock);
-    return number ? 0 : ENOMEM;
+    if (number)
+        return 0;
+    weir_note_bound(state, WEIR_BOUND_GRAPHS, EXECS_MAX);
+    return ENOMEM;
 }
 
 int weir_exec_recall(struct weir_state *state, uint64_t handle, struct weir_exec *exec) {

@@ -2,6 +2,7 @@
 // allocation, whatever address in it was given; the driver counts how often one was opened.
 #include "gpu.h"
 #include "hooks.h"
+#include "note.h"
 #include "share.h"
 #include "sharekey.h"
 #include "tie.h"
@@ -106,6 +107,8 @@ static int tie(const struct opening *opening, CUdeviceptr pointer) {
     if (rc && owner != WEIR_NO_OWNER)
         weir_owner_release(&state->owners, owner);
     weir_unlock(&state->lock);
+    if (owner == WEIR_NO_OWNER)
+        weir_note_bound(state, WEIR_BOUND_CONTEXTS, WEIR_OWNERS_MAX);
     return rc;
 }
 

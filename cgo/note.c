@@ -51,8 +51,38 @@ static void send_gpu_notes(struct weir_state *state, uint32_t number, uint64_t n
         send_note(fd, cookie, WEIR_NOTE_UNKNOWN_GPU, number, 0);
 }
 
+void weir_note_bound(struct weir_state *state, enum weir_bound bound, uint64_t value) {
+    __atomic_store_n(&state->bounds_met[bound], value, __ATOMIC_RELAXED);
+    __atomic_store_n(&state->bounds_wait, 1, __ATOMIC_RELEASE);
+    if (weir_lock_is_mine(&state->lock))
+        return;
+    weir_helper_start(state);
+    weir_notes_send(state);
+}
+
+static void send_bounds(struct weir_state *state, uint64_t now) {
+    if (weir_lock(&state->lock))
+        return;
+    uint64_t last = state->bounds_noted_ms;
+    int due = state->link_up && (!last || now - last >= NOTE_INTERVAL_MS);
+    if (due) {
+        state->bounds_noted_ms = now;
+        __atomic_exchange_n(&state->bounds_wait, 0, __ATOMIC_ACQ_REL);
+    }
+    int fd = state->fd;
+    uint64_t cookie = state->cookie;
+    weir_unlock(&state->lock);
+    for (uint32_t bound = 0; due && bound < WEIR_BOUNDS; bound++) {
+        uint64_t value = __atomic_exchange_n(&state->bounds_met[bound], 0, __ATOMIC_RELAXED);
+        if (value)
+            send_note(fd, cookie, WEIR_NOTE_BOUND, bound, value);
+    }
+}
+
 void weir_notes_send(struct weir_state *state) {
     uint64_t now = weir_sys_now_ms();
+    if (__atomic_load_n(&state->bounds_wait, __ATOMIC_RELAXED))
+        send_bounds(state, now);
     // What is said of a device that is not known is kept in the first place.
     uint32_t used = __atomic_load_n(&state->gpus_used, __ATOMIC_RELAXED);
     for (uint32_t i = 0; i < WEIR_ORDINALS_MAX && (i == 0 || i < used); i++)

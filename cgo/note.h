@@ -10,6 +10,10 @@
 // now.
 void weir_note(struct weir_state *state, enum weir_note_bit note, uint32_t gpu, uint64_t bytes);
 
+// Leaves a note that something is refused by a bound of the library's own, of so many. With the
+// lock held it goes when the helper comes to it, which must have been started.
+void weir_note_bound(struct weir_state *state, enum weir_bound bound, uint64_t value);
+
 // Sends the notes that wait and are due.
 void weir_notes_send(struct weir_state *state);
 

@@ -68,6 +68,8 @@ static CUresult ask_for(struct weir_state *state, uint32_t gpu, enum weir_kind k
 CUresult weir_obtain(struct weir_state *state, uint32_t gpu, enum weir_kind kind, uint64_t bytes) {
     if (!bytes)
         return CUDA_SUCCESS;
+    if (bytes > WEIR_ALLOCATION_BYTES_MAX)
+        weir_note_bound(state, WEIR_BOUND_BYTES, WEIR_ALLOCATION_BYTES_MAX);
     if (bytes > WEIR_ALLOCATION_BYTES_MAX || weir_lock_is_mine(&state->lock))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (weir_obtain_at_hand(state, gpu, bytes))

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "credit.h"
+#include "note.h"
 #include "share.h"
 
 // How many mappings are looked at before the lock is left for a moment.
@@ -67,6 +68,11 @@ static uint32_t find_mapping(const struct weir_state *state, uint64_t address) {
     return number;
 }
 
+static int full(struct weir_state *state) {
+    weir_note_bound(state, WEIR_BOUND_HANDLES, WEIR_HANDLES_MAX);
+    return ENOSPC;
+}
+
 // A new handle with one reference. Lock held. Its number, or 0.
 static uint32_t add_handle(struct weir_state *state, uint64_t handle, uint32_t gpu) {
     uint32_t number = weir_slab_new(&state->handles, &handle_shape, weir_slab_hash(handle));
@@ -88,7 +94,7 @@ int weir_physical_created(struct weir_state *state, uint64_t handle, uint32_t gp
     if (number)
         handle_at(state, number)->bytes = bytes;
     weir_unlock(&state->lock);
-    return number ? 0 : ENOSPC;
+    return number ? 0 : full(state);
 }
 
 int weir_physical_imported(struct weir_state *state, uint64_t handle, uint32_t gpu,
@@ -107,7 +113,7 @@ int weir_physical_imported(struct weir_state *state, uint64_t handle, uint32_t g
             handle_at(state, number)->piece = piece;
     }
     weir_unlock(&state->lock);
-    return number ? 0 : ENOSPC;
+    return number ? 0 : full(state);
 }
 
 void weir_physical_retained(struct weir_state *state, uint64_t handle) {
@@ -217,7 +223,7 @@ int weir_physical_mapped(struct weir_state *state, struct weir_physical physical
         mapping->bytes = bytes;
     }
     weir_unlock(&state->lock);
-    return number ? 0 : ENOSPC;
+    return number ? 0 : full(state);
 }
 
 // Ends some of the mappings that follow each other from *address on. Whether it came to the end of

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "credit.h"
+#include "note.h"
 #include "slab.h"
 
 // More than any GPU has: a size that the agent cannot mean.
@@ -45,8 +46,10 @@ uint32_t weir_piece_new(struct weir_state *state, const struct weir_share_key *k
                         enum weir_piece_state as) {
     static const struct weir_share_key none;
     uint32_t number = weir_slab_new(&state->pieces, &shape, hash_of(key ? key : &none));
-    if (!number)
+    if (!number) {
+        weir_note_bound(state, WEIR_BOUND_SHARES, WEIR_SHARES_MAX);
         return WEIR_NO_PIECE;
+    }
     struct weir_piece *piece = weir_piece_at(state, number);
     piece->state = as;
     piece->uses = 1;

@@ -3,6 +3,7 @@
 
 #include "credit.h"
 #include "hooks.h"
+#include "note.h"
 #include "share.h"
 #include "tie.h"
 
@@ -129,7 +130,10 @@ int weir_reserve_add(struct weir_state *state, enum weir_kind kind, uint64_t han
     if (number == WEIR_NO_RESERVE)
         number = make(state, kind, handle, gpu);
     weir_unlock(&state->lock);
-    return number == WEIR_NO_RESERVE ? ENOSPC : 0;
+    if (number != WEIR_NO_RESERVE)
+        return 0;
+    weir_note_bound(state, WEIR_BOUND_POOLS, WEIR_RESERVES_MAX);
+    return ENOSPC;
 }
 
 void weir_loosen(struct weir_state *state) {

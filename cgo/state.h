@@ -232,8 +232,11 @@ struct weir_state {
     struct weir_slab execs;
 
     uint32_t note_forked;
-    uint32_t bad_page;      // enum weir_bad_page: why pages were not used; the helper's
-    uint32_t bad_page_abi;  // what the page says
+    uint32_t bounds_wait;              // there are bounds to be told of; no lock
+    uint64_t bounds_met[WEIR_BOUNDS];  // what they are, 0: not to be told; no lock
+    uint64_t bounds_noted_ms;          // when some were last told
+    uint32_t bad_page;                 // enum weir_bad_page: why pages were not used; the helper's
+    uint32_t bad_page_abi;             // what the page says
     uint32_t bad_page_noted;
 };
 

@@ -1,6 +1,7 @@
 // tie.c: see tie.h.
 #include "tie.h"
 
+#include "note.h"
 #include "piece.h"
 #include "share.h"
 
@@ -52,8 +53,10 @@ int weir_tie_make(struct weir_state *state, enum weir_tie_kind kind, uint64_t na
         return 0;
     }
     number = weir_slab_new(&state->ties, &shape, hash_of(kind, name));
-    if (!number)
+    if (!number) {
+        weir_note_bound(state, WEIR_BOUND_SHARES, WEIR_SHARES_MAX);
         return ENOSPC;
+    }
     struct tie *tie = tie_at(state, number);
     tie->kind = kind;
     tie->name = name;

@@ -491,7 +491,7 @@ func TestNotes(t *testing.T) {
 	defer tenant.Close()
 	for code, kind := range map[uint32]string{
 		abi.NoteRefused: "denied", abi.NoteDriverOOM: "driver-oom", abi.NoteUnknownGPU: "denied",
-		abi.NoteForked: "forked",
+		abi.NoteForked: "forked", abi.NoteBound: "denied",
 	} {
 		if err := tenant.Note(code, 1, 7*mib); err != nil {
 			t.Fatal(err)

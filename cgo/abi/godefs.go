@@ -64,6 +64,14 @@ const (
 	NoteUnknownGPU   = C.WEIR_NOTE_UNKNOWN_GPU
 	NoteForked       = C.WEIR_NOTE_FORKED
 	NoteBadPage      = C.WEIR_NOTE_BAD_PAGE
+	NoteBound        = C.WEIR_NOTE_BOUND
+	BoundPools       = C.WEIR_BOUND_POOLS
+	BoundContexts    = C.WEIR_BOUND_CONTEXTS
+	BoundHandles     = C.WEIR_BOUND_HANDLES
+	BoundShares      = C.WEIR_BOUND_SHARES
+	BoundNesting     = C.WEIR_BOUND_NESTING
+	BoundGraphs      = C.WEIR_BOUND_GRAPHS
+	BoundBytes       = C.WEIR_BOUND_BYTES
 	BadPageFile      = C.WEIR_BAD_PAGE_FILE
 	BadPageSeals     = C.WEIR_BAD_PAGE_SEALS
 	BadPageContents  = C.WEIR_BAD_PAGE_CONTENTS

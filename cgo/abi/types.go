@@ -58,6 +58,14 @@ const (
 	NoteUnknownGPU   = 0x3
 	NoteForked       = 0x4
 	NoteBadPage      = 0x5
+	NoteBound        = 0x6
+	BoundPools       = 0x1
+	BoundContexts    = 0x2
+	BoundHandles     = 0x3
+	BoundShares      = 0x4
+	BoundNesting     = 0x5
+	BoundGraphs      = 0x6
+	BoundBytes       = 0x7
 	BadPageFile      = 0x1
 	BadPageSeals     = 0x2
 	BadPageContents  = 0x3

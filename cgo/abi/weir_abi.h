@@ -122,6 +122,19 @@ enum weir_note_code {
     WEIR_NOTE_FORKED = 4,       // this process is a fork of one that used CUDA
     WEIR_NOTE_BAD_PAGE =
         5,  // a page of WELCOME is not to be used; a = enum weir_bad_page, b = its ABI
+    WEIR_NOTE_BOUND = 6,  // refused by a bound of the library's own; a = enum weir_bound, b = it
+};
+
+// What the library keeps account of up to a bound, beyond which it refuses more.
+enum weir_bound {
+    WEIR_BOUND_POOLS = 1,     // memory pools, and devices' graph memory
+    WEIR_BOUND_CONTEXTS = 2,  // contexts, or contexts with memory
+    WEIR_BOUND_HANDLES = 3,   // handles of physical memory, or mappings of it
+    WEIR_BOUND_SHARES = 4,    // pieces of memory that other processes may have
+    WEIR_BOUND_NESTING = 5,   // graphs in graphs
+    WEIR_BOUND_GRAPHS = 6,    // executable graphs with memory nodes
+    WEIR_BOUND_BYTES = 7,     // of one request
+    WEIR_BOUNDS = 8,
 };
 
 enum weir_bad_page {

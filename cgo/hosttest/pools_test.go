@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+
+	"weir/cgo/abi"
 )
 
 const chunk = uint64(256) << 10 // what the tests' driver lets a pool grow by
@@ -188,6 +190,22 @@ func TestPoolDestroyedWhileOthersWait(t *testing.T) {
 	a.balance(h, a.session(h, 1))
 }
 
+// TestTooMuchAtOnce: what no GPU has is refused by the library, which says so once in a while.
+func TestTooMuchAtOnce(t *testing.T) {
+	t.Parallel()
+	a := startAgent(t, 64*chunk)
+	h := startHost(t, plain, a.path)
+	for range 100 {
+		h.want("err 2", "alloc %d", uint64(1)<<49)
+	}
+	if note := a.noted(abi.NoteBound); note.A != abi.BoundBytes || note.B != 1<<48 {
+		t.Errorf("the note says %+v", note)
+	}
+	if len(a.requests) != 0 {
+		t.Errorf("the agent was asked: %+v", a.requests)
+	}
+}
+
 // TestPoolOvershoot makes a pool grow where nobody can know it beforehand, on a stream that has work to do.
 func TestPoolOvershoot(t *testing.T) {
 	t.Parallel()
@@ -308,6 +326,9 @@ func TestTooManyPools(t *testing.T) {
 	}
 	if len(pools) != 512 {
 		t.Errorf("%d pools", len(pools))
+	}
+	if note := a.noted(abi.NoteBound); note.A != abi.BoundPools || note.B != 512 {
+		t.Errorf("the note says %+v", note)
 	}
 	h.ok("pooled 512 0 %d", pools[511])
 	h.want("ok 0", "nopool %d", pools[3])

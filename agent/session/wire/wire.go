@@ -188,7 +188,7 @@ func checkShare(m *abi.Share) error {
 }
 
 func checkNote(m *abi.Note) error {
-	if m.Code < abi.NoteRefused || m.Code > abi.NoteBadPage {
+	if m.Code < abi.NoteRefused || m.Code > abi.NoteBound {
 		return fmt.Errorf("unknown code %d", m.Code)
 	}
 	return nil
