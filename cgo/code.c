@@ -3,13 +3,11 @@
 
 #include "credit.h"
 #include "hooks.h"
-#include "image.h"
 #include "note.h"
 
 // Modules and libraries that are remembered. What is loaded beyond that stays charged until its
 // context ends, or the process.
 #define CODES_MAX 65536u
-#define FILE_BYTES_MAX ((int64_t)1 << 30)
 // So many are looked at in one go under the lock.
 #define SWEEP_STEP 1024u
 // Contexts may appear while the others are balanced; not for ever.
@@ -54,41 +52,18 @@ static uint32_t capability(struct weir_state *state, CUdevice device) {
     return value;
 }
 
-// Reads a file as a whole. Its contents, to be unmapped, and *bytes; NULL where that cannot be
-// done: then the driver will not do it either.
-static void *read_file(const char *path, size_t *bytes) {
-    struct stat status;
-    int fd = weir_sys_open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
-    if (fd < 0)
-        return NULL;
-    char *contents = NULL;
-    if (weir_sys_fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-        status.st_size <= FILE_BYTES_MAX)
-        contents = weir_sys_map((size_t)status.st_size);
-    size_t done = 0;
-    for (long got = 1;
-         contents && got > 0 && done<(size_t)status.st_size; done += got> 0 ? (size_t)got : 0)
-        got = weir_sys_pread(fd, contents + done, (size_t)status.st_size - done, (int64_t)done);
-    weir_sys_close(fd);
-    // The mapping has the whole length, zeros behind what could be read.
-    *bytes = contents ? (size_t)status.st_size : 0;
-    return contents;
-}
-
-// What an image takes; 0 where it cannot be told.
-static uint64_t image_bytes(const void *image, const char *path, uint32_t device_capability) {
+// Reads what an image takes; 0 where that cannot be told. CUDA_SUCCESS, or why the driver is not to
+// be asked.
+static CUresult read_image(struct weir_loading *loading, const void *image, const char *path,
+                           uint32_t device_capability) {
     struct weir_image read = {0, 0};
-    if (!path) {
+    int rc = 0;
+    if (path)
+        rc = weir_image_file_read(&loading->file, path, device_capability, &read);
+    else
         weir_image_read(image, WEIR_IMAGE_LENGTH_UNKNOWN, device_capability, &read);
-    } else {
-        size_t bytes;
-        void *contents = read_file(path, &bytes);
-        if (contents) {
-            weir_image_read(contents, bytes, device_capability, &read);
-            weir_sys_unmap(contents, bytes);
-        }
-    }
-    return read.code_bytes + read.variable_bytes;
+    loading->bytes = read.code_bytes + read.variable_bytes;
+    return rc ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 
 // ---- The book ----
@@ -198,7 +173,7 @@ static CUresult current_context(struct weir_loading *loading) {
 CUresult weir_module_begin(struct weir_loading *loading, const void *image, const char *path) {
     CUdevice device;
     CUcontext context;
-    *loading = (struct weir_loading){.state = NULL};
+    *loading = (struct weir_loading){.state = NULL, .file.fd = -1};
     if (weir_passing() || (!image && !path))
         return CUDA_SUCCESS;
     if (WEIR_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS ||
@@ -215,13 +190,17 @@ CUresult weir_module_begin(struct weir_loading *loading, const void *image, cons
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS)
         return result;
-    loading->bytes = image_bytes(image, path, capability(state, device));
-    return loading->counted ? weir_obtain(state, loading->gpu, WEIR_KIND_CODE, loading->bytes)
-                            : CUDA_SUCCESS;
+    result = read_image(loading, image, path, capability(state, device));
+    if (result == CUDA_SUCCESS && loading->counted)
+        result = weir_obtain(state, loading->gpu, WEIR_KIND_CODE, loading->bytes);
+    if (result != CUDA_SUCCESS)
+        weir_image_file_close(&loading->file);
+    return result;
 }
 
 CUresult weir_module_end(struct weir_loading *loading, CUresult result, CUmodule module) {
     struct weir_state *state = loading->state;
+    weir_image_file_close(&loading->file);
     if (!state)
         return result;
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -312,7 +291,7 @@ static CUresult change_libraries(struct weir_state *state, uint64_t change) {
 
 CUresult weir_library_begin(struct weir_loading *loading, const void *image, const char *path) {
     CUdevice device;
-    *loading = (struct weir_loading){.state = NULL};
+    *loading = (struct weir_loading){.state = NULL, .file.fd = -1};
     if (weir_passing() || (!image && !path))
         return CUDA_SUCCESS;
     if (WEIR_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
@@ -323,15 +302,20 @@ CUresult weir_library_begin(struct weir_loading *loading, const void *image, con
         return result;
     if (weir_slab_ready(&state->codes, &shape, &state->lock) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    loading->bytes = image_bytes(image, path, capability(state, device));
-    result = change_libraries(state, loading->bytes);
+    result = read_image(loading, image, path, capability(state, device));
+    if (result == CUDA_SUCCESS) {
+        result = change_libraries(state, loading->bytes);
+        if (result != CUDA_SUCCESS)
+            change_libraries(state, -loading->bytes);
+    }
     if (result != CUDA_SUCCESS)
-        change_libraries(state, -loading->bytes);
+        weir_image_file_close(&loading->file);
     return result;
 }
 
 CUresult weir_library_end(struct weir_loading *loading, CUresult result, CUlibrary library) {
     struct weir_state *state = loading->state;
+    weir_image_file_close(&loading->file);
     if (!state)
         return result;
     if (result != CUDA_SUCCESS) {

@@ -8,6 +8,7 @@
 #define WEIR_CODE_H
 
 #include "contexts.h"
+#include "imagefile.h"
 
 // A module or library that is being loaded.
 struct weir_loading {
@@ -16,10 +17,12 @@ struct weir_loading {
     uint32_t gpu;
     uint32_t counted;
     uint64_t bytes;  // that it takes; of a module, obtained if it is counted
+    struct weir_image_file file;
 };
 
 // Reads the image of a module for the current context, by its address (`path` NULL) or from a file,
-// and obtains what it takes. CUDA_SUCCESS: the driver may be called, and weir_module_end must be.
+// and obtains what it takes. CUDA_SUCCESS: the driver may be called, of a file
+// with weir_image_file_path, and weir_module_end must be.
 CUresult weir_module_begin(struct weir_loading *loading, const void *image, const char *path);
 
 // Settles with what the driver answered. Returns the code for the program.

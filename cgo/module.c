@@ -10,7 +10,10 @@ static CUresult settle(struct weir_loading *loading, CUresult result, const CUmo
 CUresult weir_cuModuleLoad(CUmodule *module, const char *path) {
     struct weir_loading loading;
     CUresult result = weir_module_begin(&loading, NULL, module ? path : NULL);
-    return result ? result : settle(&loading, WEIR_REAL(cuModuleLoad)(module, path), module);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = WEIR_REAL(cuModuleLoad)(module, weir_image_file_path(&loading.file, path));
+    return settle(&loading, result, module);
 }
 
 CUresult weir_cuModuleLoadData(CUmodule *module, const void *image) {
@@ -64,8 +67,9 @@ CUresult weir_cuLibraryLoadFromFile(CUlibrary *library, const char *path, int *j
     CUresult result = weir_library_begin(&loading, NULL, library ? path : NULL);
     if (result != CUDA_SUCCESS)
         return result;
-    result = WEIR_REAL(cuLibraryLoadFromFile)(library, path, jit_options, jit_values, jit_count,
-                                              options, values, count);
+    result = WEIR_REAL(cuLibraryLoadFromFile)(library, weir_image_file_path(&loading.file, path),
+                                              jit_options, jit_values, jit_count, options, values,
+                                              count);
     return weir_library_end(&loading, result, result ? NULL : *library);
 }
 

@@ -127,6 +127,15 @@ static inline long weir_sys_write(int fd, const void *data, size_t bytes) {
     return weir_syscall(SYS_write, fd, (long)data, (long)bytes, 0, 0, 0);
 }
 
+static inline long weir_sys_read(int fd, void *data, size_t bytes) {
+    return weir_syscall(SYS_read, fd, (long)data, (long)bytes, 0, 0, 0);
+}
+
+// A file of memory with a name for people; `flags` are memfd_create's.
+static inline int weir_sys_memfd(const char *name, unsigned flags) {
+    return (int)weir_syscall(SYS_memfd_create, (long)name, (long)flags, 0, 0, 0, 0);
+}
+
 static inline long weir_sys_pread(int fd, void *data, size_t bytes, int64_t at) {
     return weir_syscall(SYS_pread64, fd, (long)data, (long)bytes, at, 0, 0);
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"weir/agent/control"
@@ -307,6 +308,43 @@ func TestM13Limits(t *testing.T) {
 	p.OK("release 0")
 	if used, _ := n.Use("limits"); used != 0 {
 		t.Errorf("the context has ended, and %d bytes are used", used)
+	}
+}
+
+// What is in a pipe can be read only once: the library reads it, and the driver gets what was read.
+func TestM13CodeFromPipe(t *testing.T) {
+	n := counting(t, "256MiB", "")
+	p := n.Puppet(node.RunOptions{Name: "code", Memory: "64MiB"})
+	p.OK("init")
+	pipe := filepath.Join(n.Dir, "pipe.ptx")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		bytes int64
+		code  int
+	}{{10 * mib, 0}, {100 * mib, outOfMemory}} {
+		text, err := os.ReadFile(ptx(t, n, "image.ptx", c.bytes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, strings.Repeat("// more than a pipe holds\n", 10000)...)
+		written := make(chan error, 1)
+		go func() { written <- os.WriteFile(pipe, text, 0o600) }()
+		if code := p.Code("load file %s", pipe); code != c.code {
+			t.Errorf("variables of %d bytes: code %d", c.bytes, code)
+		}
+		if err := <-written; err != nil {
+			t.Errorf("the writer: %v", err)
+		}
+		agree(t, n, "code", p, "after the pipe")
+	}
+	if used, _ := n.Use("code"); used < contextBytes+10*mib {
+		t.Errorf("%d bytes are used", used)
+	}
+	if fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID())); err != nil || slices.ContainsFunc(fds,
+		func(fd string) bool { to, _ := os.Readlink(fd); return strings.Contains(to, "weir-image") }) {
+		t.Errorf("the file of memory is still open: %v", err)
 	}
 }
 
