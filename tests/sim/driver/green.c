@@ -71,7 +71,9 @@ API cuGreenCtxDestroy(CUgreenCtx handle) {
     context->green = NULL;
     context_destroy(context);
     driver_leave(CUDA_SUCCESS);
-    return cuDevicePrimaryCtxRelease_v2(device);
+    // A program that has released the primary context too often has ended it already.
+    cuDevicePrimaryCtxRelease_v2(device);
+    return CUDA_SUCCESS;
 }
 
 API cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx handle) {

@@ -316,6 +316,12 @@ static void green_retains_primary(void) {
     OK(cuGreenCtxDestroy(green));
     OK(cuDevicePrimaryCtxGetState(1, &flags, &active));
     CHECK_EQ(active, 0);
+    // A program may release more than it has retained; the green context ends all the same.
+    green = green_of(1, 8);
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    OK(cuGreenCtxDestroy(green));
+    CHECK_EQ(cuGreenCtxDestroy(green), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQ(cuDevicePrimaryCtxRelease_v2(1), CUDA_ERROR_INVALID_CONTEXT);
 }
 
 // An event after all work of a context; and all work of a context after an event.
