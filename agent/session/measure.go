@@ -114,10 +114,10 @@ func (n *Node) makeContext(gpu int) (int64, error) {
 	return bytes, nil
 }
 
-// steady is what NVML says that each of a process's contexts takes on a GPU, which is what it has
-// beyond what it has declared, once two answers in a row agree; 0 where nothing credible is said. The process's threads may allocate or free meanwhile: what
-// they are about to allocate is declared already and not yet there, so a figure is rather too small,
-// and the largest is the best.
+// steady is what NVML says that each of a process's contexts takes on a GPU, once two answers in a
+// row agree: that is what it has beyond what it has declared. 0 where nothing credible is said. The
+// process's threads may allocate or free meanwhile: what they are about to allocate is declared
+// already and not yet there, so a figure is rather too small, and the largest is the best.
 func (n *Node) steady(gpu, pid int, contexts int64, declared func() int64) (best int64) {
 	most := n.gpus[gpu].known.MemoryBytes / contextShareMax
 	last := int64(-1)

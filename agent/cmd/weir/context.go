@@ -85,8 +85,7 @@ func contextEnvironment(env []string, gpuUUID string) []string {
 }
 
 // contextProcess makes a context, says so or why not, and keeps it until its input ends. It returns
-// the process's exit code where it
-// has failed.
+// the process's exit code where it has failed.
 func contextProcess(in io.Reader, out io.Writer) int {
 	time.AfterFunc(contextLife, func() { os.Exit(1) })
 	go func() {
