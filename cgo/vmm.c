@@ -4,8 +4,8 @@
 // last mapping (physical.h). Host memory has no cap.
 //
 // Not hooked, since they take no memory: reservations of addresses, access rights, multicast
-// objects (what is bound to one has its own handle), and sparse arrays' mappings. The last two keep memory
-// whose handle is released, which is then charged no more.
+// objects (what is bound to one has its own handle), and sparse arrays' mappings. The last two keep
+// memory whose handle is released, which is then charged no more.
 #include "hooks.h"
 #include "note.h"
 #include "obtain.h"
