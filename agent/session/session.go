@@ -242,7 +242,7 @@ func (c *container) enter(s *session, m *abi.Hello) *ending {
 // mu.
 func (c *container) offer(s *session, grants []store.Grant, wanted []bool) {
 	for gpu, l := range c.ledgers {
-		bytes := uint64(c.node.gpus[gpu].context.Load())
+		bytes := uint64(c.contextSize(gpu))
 		if !c.node.opts.CountContext || bytes == 0 || !wanted[gpu] || grants[gpu].Bytes > 0 {
 			continue
 		}
