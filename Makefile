@@ -14,10 +14,11 @@ VERSION := $(shell sed -n 's/^## \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md | head 
 # Without what the binary does not use of its modules: less to compile.
 GO_TAGS := urfave_cli_no_docs,netgo,osusergo
 GO_LDFLAGS := -s -w -X main.version=$(VERSION)
-# The compiler collects less of its garbage and writes nothing for debuggers, which -w leaves out in the
-# end: a sixth of the time of a first build.
+# The compiler collects its garbage only from 600 MiB on and writes nothing for debuggers, which -w leaves
+# out in the end: a fifth of the time of a first build.
+GO_LAZY := GOGC=off GOMEMLIMIT=600MiB
 GO_COMPILE := -trimpath -gcflags=all=-dwarf=false
-GO_BUILD := GOGC=400 $(GO) build $(GO_COMPILE) -buildvcs=false -tags $(GO_TAGS) -ldflags '$(GO_LDFLAGS)'
+GO_BUILD := $(GO_LAZY) $(GO) build $(GO_COMPILE) -buildvcs=false -tags $(GO_TAGS) -ldflags '$(GO_LDFLAGS)'
 
 # go-nvml declares NVML's older functions, which are marked as deprecated: nothing to tell a reader.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations

@@ -13,7 +13,7 @@ BUILD_TARGETS += $(BUILD)/libweir.so
 SANITIZE_TARGETS += lib-sanitize
 
 $(LIB_EMBEDDED): $(LIB_SOURCES) go.mod $(LIB_DIR)/build.mk
-	GOGC=400 $(GO) run $(GO_COMPILE) ./$(LIB_DIR)/link -o $@
+	$(GO_LAZY) $(GO) run $(GO_COMPILE) ./$(LIB_DIR)/link -o $@
 
 # Renamed into place: a library that processes have mapped must not be written over.
 $(BUILD)/libweir.so: $(LIB_EMBEDDED)
