@@ -192,29 +192,29 @@ func (c *container) note(s *session, m *abi.Note) {
 	}
 }
 
+// bounds are the library's own, with what can be done; of each the note has the number.
+var bounds = map[uint32]string{
+	abi.BoundPools: "it has %d memory pools, and the library keeps account of no more; destroy some, or use " +
+		"them again",
+	abi.BoundContexts: "it has %d contexts, and the library keeps account of no more; destroy some, or spread " +
+		"the work over more processes",
+	abi.BoundHandles: "it has %d handles or mappings of cuMemCreate's memory, and the library keeps account " +
+		"of no more; release some, or use larger ones",
+	abi.BoundShares: "it shares %d pieces of memory with other processes, and the library keeps account of no " +
+		"more; close some, or share larger ones",
+	abi.BoundNesting: "its graphs are nested deeper than the %d levels that the library looks into; nest them " +
+		"less deeply",
+	abi.BoundGraphs: "it has %d executable graphs with memory nodes, and the library keeps account of no " +
+		"more; destroy some",
+}
+
 // bound says which bound of the library's own refused something, and what can be done.
 func bound(m *abi.Note) string {
-	switch m.A {
-	case abi.BoundPools:
-		return fmt.Sprintf("it has %d memory pools, and the library keeps account of no more; destroy some, "+
-			"or use them again", m.B)
-	case abi.BoundContexts:
-		return fmt.Sprintf("it has %d contexts, and the library keeps account of no more; destroy some, or "+
-			"spread the work over more processes", m.B)
-	case abi.BoundHandles:
-		return fmt.Sprintf("it has %d handles or mappings of cuMemCreate's memory, and the library keeps "+
-			"account of no more; release some, or use larger ones", m.B)
-	case abi.BoundShares:
-		return fmt.Sprintf("it shares %d pieces of memory with other processes, and the library keeps account "+
-			"of no more; close some, or share larger ones", m.B)
-	case abi.BoundNesting:
-		return fmt.Sprintf("its graphs are nested deeper than the %d levels that the library looks into; nest "+
-			"them less deeply", m.B)
-	case abi.BoundGraphs:
-		return fmt.Sprintf("it has %d executable graphs with memory nodes, and the library keeps account of no "+
-			"more; destroy some", m.B)
-	case abi.BoundBytes:
+	if m.A == abi.BoundBytes {
 		return fmt.Sprintf("it asked for more than %s at once, which no GPU has", size(int64(min(m.B, 1<<62))))
+	}
+	if text, known := bounds[m.A]; known {
+		return fmt.Sprintf(text, m.B)
 	}
 	return fmt.Sprintf("a bound of its library, number %d of %d, which this agent does not know", m.A, m.B)
 }

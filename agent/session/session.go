@@ -187,8 +187,9 @@ func (c *container) declared(s *session, m *abi.Hello) (grants []store.Grant, wa
 	return grants, wanted
 }
 
-// enter makes s its process's session, with what its HELLO declares. A library that does not know of an earlier
-// session (it was loaded anew, by exec) has nothing that was shared in that. Called under mu.
+// enter makes s its process's session, with what its HELLO declares. A library that does not know of
+// an earlier session (it was loaded anew, by exec) has nothing that was shared in that. Called under
+// mu.
 func (c *container) enter(s *session, m *abi.Hello) *ending {
 	former, again := c.sessions[s.process], m.Session != 0
 	grants, wanted := c.declared(s, m)

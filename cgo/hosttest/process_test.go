@@ -66,8 +66,9 @@ func testFork(t *testing.T, a *agent, h *host, wipes bool) {
 		}
 		return child != nil
 	})
-	if child.hello.Session != 0 || child.hello.Held[0].Bytes != 0 || child.granted[0] != 2*mib || int32(child.hello.Pid) != child.pid {
-		t.Errorf("child declared %+v and was granted %v", child.hello.Header, child.granted)
+	hello := child.hello
+	if hello.Session != 0 || hello.Held[0].Bytes != 0 || child.granted[0] != 2*mib || int32(hello.Pid) != child.pid {
+		t.Errorf("child declared %+v and was granted %v", hello.Header, child.granted)
 	}
 	a.noted(abi.NoteForked)
 	h.ok("alloc %d", mib)

@@ -5,7 +5,7 @@ E2E_DIR := tests/e2e/clients
 E2E_OUT := $(BUILD)/e2e
 # Lazily bound, so that they start on a driver that lacks names which they do not use there.
 E2E_CFLAGS := -std=gnu11 -O2 -g -Wall -Wextra -Werror -I$(E2E_DIR) -Wl,-z,lazy
-E2E_HEADERS := $(addprefix $(E2E_DIR)/,cuda.h random.h)
+E2E_HEADERS := $(addprefix $(E2E_DIR)/,cuda.h random.h tenant.h)
 E2E_DRIVER := $(BUILD)/bench/libcuda.so.1
 # For those that look into the simulated machine's own books.
 E2E_MACHINE := $(wildcard tests/sim/*.c)

@@ -5,8 +5,8 @@
 // end it: "closed REASON" with the reason's number, or 0 where the agent just hung up. A connection
 // that the agent leaves open although it was spoken to badly is "open KIND", and the program fails.
 #define _GNU_SOURCE
-#include "../../../cgo/abi/weir_abi.h"
 #include "random.h"
+#include "tenant.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum { ANSWER_MS_MAX = 10000, LONG_BYTES = 60000 };
@@ -27,34 +26,6 @@ static void fill(void *to, size_t bytes) {
         ((unsigned char *)to)[i] = (unsigned char)next_random(&random_state);
 }
 
-static int connect_agent(void) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = getenv("WEIR_SOCKET");
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (!path || strlen(path) >= sizeof(address.sun_path))
-        return -1;
-    strcpy(address.sun_path, path);
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address))) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-static struct weir_hello good_hello(void) {
-    struct weir_hello hello = {
-        .header = {.type = WEIR_MSG_HELLO, .bytes = sizeof(hello), .seq = 1},
-        .magic = WEIR_HELLO_MAGIC,
-        .abi_oldest = WEIR_ABI_OLDEST,
-        .abi_newest = WEIR_ABI_VERSION,
-        .driver_version = 12020,
-        .pid = (uint32_t)getpid(),
-    };
-    strcpy(hello.library, "babbler");
-    strcpy(hello.program, "babbler");
-    return hello;
-}
-
 // Says hello as the library does; the pages that come are not taken. Returns 0 when it is welcome,
 // else the reason of the CLOSE, or -1.
 static int greet(int fd) {
@@ -63,7 +34,7 @@ static int greet(int fd) {
         struct weir_close close;
         char bytes[WEIR_MSG_BYTES_MAX];
     } answer = {0};
-    struct weir_hello hello = good_hello();
+    struct weir_hello hello = good_hello("babbler");
     // An agent that refuses at once may have hung up before it is greeted; what it said lies behind
     // the error, which is told once.
     ssize_t sent = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
@@ -91,19 +62,19 @@ static void say_random(int fd) {
 }
 
 static void say_short_hello(int fd) {
-    struct weir_hello hello = good_hello();
+    struct weir_hello hello = good_hello("babbler");
     say(fd, &hello, next_random(&random_state) % (sizeof(hello) - 1) + 1);
 }
 
 static void say_long(int fd) {
     static char message[LONG_BYTES];
-    struct weir_hello hello = good_hello();
+    struct weir_hello hello = good_hello("babbler");
     memcpy(message, &hello, sizeof(hello));
     say(fd, message, sizeof(message));
 }
 
 static void say_mutated_hello(int fd) {
-    struct weir_hello hello = good_hello();
+    struct weir_hello hello = good_hello("babbler");
     switch (next_random(&random_state) % 6) {
     case 0:
         hello.magic ^= 1u << next_random(&random_state) % 32;
@@ -134,7 +105,7 @@ static void say_request_first(int fd) {
 }
 
 static void say_hello_twice(int fd) {
-    struct weir_hello hello = good_hello();
+    struct weir_hello hello = good_hello("babbler");
     if (!greet(fd))
         say(fd, &hello, sizeof(hello));
 }

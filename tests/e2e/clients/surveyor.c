@@ -5,14 +5,13 @@
 // had CONTEXTS contexts. Says "measured BYTES", what the agent answers that one takes, or "closed"
 // where it ends the connection; then waits for its input to end.
 #define _GNU_SOURCE
-#include "../../../cgo/abi/weir_abi.h"
 #include "cuda.h"
+#include "tenant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 union message {
@@ -22,25 +21,10 @@ union message {
 };
 
 static int greet(void) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = getenv("WEIR_SOCKET");
     union message answer;
-    struct weir_hello hello = {
-        .header = {.type = WEIR_MSG_HELLO, .bytes = sizeof(hello), .seq = 1},
-        .magic = WEIR_HELLO_MAGIC,
-        .abi_oldest = WEIR_ABI_OLDEST,
-        .abi_newest = WEIR_ABI_VERSION,
-        .driver_version = 12020,
-        .pid = (uint32_t)getpid(),
-        .library = "surveyor",
-        .program = "surveyor",
-    };
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0 || !path || strlen(path) >= sizeof(address.sun_path))
-        return -1;
-    strcpy(address.sun_path, path);
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) ||
-        send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) ||
+    struct weir_hello hello = good_hello("surveyor");
+    int fd = connect_agent();
+    if (fd < 0 || send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) ||
         recv(fd, &answer, sizeof(answer), 0) < (ssize_t)sizeof(answer.header) ||
         answer.header.type != WEIR_MSG_WELCOME)
         return -1;
