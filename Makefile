@@ -42,7 +42,7 @@ FUZZ_SECONDS ?= 60
 -include tests/demo/build.mk
 -include tests/gpu/build.mk
 
-GO_SOURCES := $(shell find agent cgo tests -name '*.go' -not -name '*_test.go' 2>/dev/null)
+GO_SOURCES := $(shell find agent cgo oci tests -name '*.go' -not -name '*_test.go' 2>/dev/null)
 C_SOURCES := $(shell find cgo tests -name '*.[ch]' 2>/dev/null)
 SH_SOURCES := .ci/run $(shell find tests cgo packaging -name '*.sh' 2>/dev/null)
 
@@ -112,7 +112,7 @@ bench: build $(BENCH_TARGETS)
 ## lint: format, vet, static checks, and the rules of the layout
 .PHONY: lint
 lint: $(BUILD)/libweir.so
-	@test -z "$$(gofmt -l agent cgo tests | tee /dev/stderr)"
+	@test -z "$$(gofmt -l agent cgo hook oci tests | tee /dev/stderr)"
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	@tests/lint.sh clang-format $(CLANG_FORMAT) $(C_SOURCES)

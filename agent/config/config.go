@@ -37,6 +37,11 @@ type Config struct {
 	// PassIncompatible: a process whose library, driver or pages do not go with the agent runs without
 	// a cap; else its allocations are refused.
 	PassIncompatible bool
+	// UnaskedGPU is what becomes of a container that a container runtime starts with a GPU and that
+	// asked for nothing: UnaskedPass, UnaskedDefault or UnaskedRefuse.
+	UnaskedGPU string
+	// Rules are the [[containers]] tables, in their order.
+	Rules []ContainerRule
 }
 
 // fileKeys is the file's form: what is not true or false is a string. All is judged by Set.
@@ -49,6 +54,9 @@ type fileKeys struct {
 	CountContext *bool   `toml:"count_context"`
 	Undeclared   *string `toml:"undeclared"`
 	Incompatible *string `toml:"incompatible"`
+	UnaskedGPU   *string `toml:"unasked_gpu"`
+
+	Containers []ruleKeys `toml:"containers"`
 }
 
 func (f *fileKeys) value(key string) *string {
@@ -72,6 +80,8 @@ func (f *fileKeys) value(key string) *string {
 		return f.Undeclared
 	case "incompatible":
 		return f.Incompatible
+	case "unasked_gpu":
+		return f.UnaskedGPU
 	}
 	return nil
 }
@@ -92,6 +102,7 @@ var Keys = []Key{
 	{"count_context", "count-context", "WEIR_COUNT_CONTEXT", "true or false, without quotes"},
 	{"undeclared", "undeclared", "WEIR_UNDECLARED", `"report" or "end"`},
 	{"incompatible", "incompatible", "WEIR_INCOMPATIBLE", `"refuse" or "pass"`},
+	{"unasked_gpu", "unasked-gpu", "WEIR_UNASKED_GPU", `"pass", "default" or "refuse"`},
 }
 
 // Default is the configuration of an agent that this user starts and says nothing more of.
@@ -102,6 +113,7 @@ func Default(u User) Config {
 		AgentWait:    5 * time.Second,
 		LogLevel:     slog.LevelInfo,
 		CountContext: true,
+		UnaskedGPU:   UnaskedPass,
 	}
 }
 
@@ -134,10 +146,15 @@ func (c *Config) ReadFile(path string) error {
 			return fmt.Errorf("%s:%d: %s: %w", path, lineOf(text, key.Name), key.Name, err)
 		}
 	}
+	rules, line, key, err := readRules(text, keys.Containers)
+	if err != nil {
+		return fmt.Errorf("%s:%d: containers: %s: %w", path, line, key, err)
+	}
+	c.Rules = rules
 	return nil
 }
 
-// lineOf finds a key of the top level: there are no others.
+// lineOf finds the first time that a key is set.
 func lineOf(text []byte, key string) int {
 	at := regexp.MustCompile(`(?m)^[ \t]*["']?` + key + `["']?[ \t]*=`).FindIndex(text)
 	if at == nil {
@@ -165,6 +182,11 @@ func (c *Config) Set(key, value string) (err error) {
 		c.EndUndeclared, err = parseChoice(value, "report", "end")
 	case "incompatible":
 		c.PassIncompatible, err = parseChoice(value, "refuse", "pass")
+	case "unasked_gpu":
+		if value != UnaskedPass && value != UnaskedDefault && value != UnaskedRefuse {
+			return fmt.Errorf("%.70q: want %s, %s or %s", value, UnaskedPass, UnaskedDefault, UnaskedRefuse)
+		}
+		c.UnaskedGPU = value
 	default:
 		err = fmt.Errorf("unknown key %q", key)
 	}
@@ -181,6 +203,8 @@ func describe(path string, err error) error {
 		for _, key := range Keys {
 			names = append(names, key.Name)
 		}
+		names = append(names, "tables [[containers]] of namespace, image, memory, memory_max, swap, "+
+			"swap_max, weight, weight_max")
 		return fmt.Errorf("%s:%d: unknown key %q; accepted: %s", path, line,
 			strings.Join(first.Key(), "."), strings.Join(names, ", "))
 	}

@@ -37,6 +37,7 @@ log_level = "DEBUG"
 count_context = false
 undeclared = "end"
 incompatible = "pass"
+unasked_gpu = "refuse"
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ incompatible = "pass"
 	want := Config{
 		RunDir: "/srv/weir/run", StateDir: "/var/lib/weir", NVML: "/opt/sim/libnvidia-ml.so.1",
 		AgentWait: 90 * time.Second, LogLevel: slog.LevelDebug,
-		EndUndeclared: true, PassIncompatible: true,
+		EndUndeclared: true, PassIncompatible: true, UnaskedGPU: "refuse",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -68,6 +69,7 @@ func TestReadFileNamesTheMistake(t *testing.T) {
 		"count_context = \"no\"\n": `:1: count_context: want true or false, without quotes`,
 		"undeclared = \"kill\"\n":  `:1: undeclared: "kill": want end or report`,
 		"incompatible = true\n":    `:1: incompatible: want "refuse" or "pass"`,
+		"unasked_gpu = \"drop\"\n": `:1: unasked_gpu: "drop": want pass, default or refuse`,
 		"nvml='a'\nnvml='b'\n":     `:2: nvml: key nvml is already defined`,
 	} {
 		c := Default(user(0, nil))
@@ -94,6 +96,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 	values := map[string]string{
 		"run_dir": "/a", "state_dir": "/b", "nvml": "/c", "agent_wait": "7s", "log_level": "warn",
 		"count_context": "true", "undeclared": "end", "incompatible": "pass",
+		"unasked_gpu": "default",
 	}
 	var c Config
 	for _, key := range Keys {
@@ -101,7 +104,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 			t.Errorf("Set(%s): %v", key.Name, err)
 		}
 	}
-	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true}
+	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", nil}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

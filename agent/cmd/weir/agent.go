@@ -53,6 +53,8 @@ Examples:
 				"declared: `report` or end; else report"),
 			setting("incompatible", "what becomes of a process whose library or driver does not go with "+
 				"the agent: `refuse` its allocations or pass; else refuse"),
+			setting("unasked-gpu", "what becomes of a container that has a GPU and asked for nothing: it may "+
+				"`pass` untouched, get the default of the rules, or is refused (refuse); else pass"),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {

@@ -1,0 +1,303 @@
+// Package policy decides what a container that is about to start is given. It is pure: the request, the
+// configuration and what is known of container and node go in, a decision comes out. Invariants: what is
+// granted is within every ceiling that matches and can be had on the node; a refusal is one line that
+// names what was asked, by its annotation, and what is accepted.
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"weir/agent/config"
+	"weir/oci/annotation"
+)
+
+// Action is what becomes of a container.
+type Action int
+
+const (
+	Pass   Action = iota // it starts as it is
+	Grant                // it starts under weir, with the decision's limits
+	Refuse               // it does not start
+)
+
+func (a Action) String() string {
+	return [...]string{"pass", "grant", "refuse"}[a]
+}
+
+// GPU is one GPU, or MIG device, of the node.
+type GPU struct {
+	Name        string // as people name it: "0", or "1:0" of a MIG device
+	UUID        string
+	MemoryBytes int64
+}
+
+// Node is what decisions depend on of the node.
+type Node struct {
+	GPUs []GPU
+	// Swap tells why swap cannot be had on this node; empty: it can.
+	NoSwap string
+}
+
+// Container is what decisions depend on of a container.
+type Container struct {
+	Namespace string // of its pod, or the container runtime's
+	Image     string
+	// HasGPU: it has a GPU from elsewhere (a device plugin, CDI, --gpus), which stays as it is.
+	HasGPU bool
+}
+
+// Policy is what the configuration says of containers.
+type Policy struct {
+	UnaskedGPU string // config.UnaskedPass, UnaskedDefault or UnaskedRefuse
+	Rules      []config.ContainerRule
+}
+
+// Limits are what a container is held to. Nil is "no limit". Sizes are bytes.
+type Limits struct {
+	Memory *int64 // on each GPU
+	Swap   *int64
+	Weight *float64
+	Report string // annotation.ReportCap or ReportVirtual
+}
+
+// Decision is what becomes of a container.
+type Decision struct {
+	Action Action
+	Limits Limits // of Grant
+	// GPUs are the UUIDs of those whose device nodes it is to be given; none where it has some.
+	GPUs []string
+	// Reason is why it is refused; or why one with a GPU passes and is not enforced; else empty.
+	Reason string
+}
+
+// Decide decides on one container.
+func Decide(request annotation.Request, policy Policy, container Container, node Node) Decision {
+	if request.IsZero() {
+		if !container.HasGPU {
+			return Decision{Action: Pass}
+		}
+		switch policy.UnaskedGPU {
+		case config.UnaskedRefuse:
+			return Decision{Action: Refuse, Reason: "it has a GPU and asks for no part of it, which " +
+				"unasked_gpu = \"refuse\" in weir.toml forbids; give it an annotation such as weir/memory=4GiB"}
+		case config.UnaskedDefault:
+		default:
+			return Decision{Action: Pass, Reason: "it has a GPU and no annotation of weir's"}
+		}
+	}
+	d := &deciding{request, policy, container, node}
+	limits, err := d.limits()
+	if err != nil {
+		return Decision{Action: Refuse, Reason: err.Error()}
+	}
+	gpus, err := d.gpus(limits)
+	if err != nil {
+		return Decision{Action: Refuse, Reason: err.Error()}
+	}
+	if container.HasGPU {
+		gpus = nil
+	}
+	return Decision{Action: Grant, Limits: limits, GPUs: gpus}
+}
+
+// deciding is one decision in the making.
+type deciding struct {
+	request   annotation.Request
+	policy    Policy
+	container Container
+	node      Node
+}
+
+// limits brings together what is asked, the defaults, and the ceilings.
+func (d *deciding) limits() (limits Limits, err error) {
+	rule := d.rule()
+	memory := first(rule.Memory, rule.MemoryMax)
+	limits.Memory, err = within(d, "memory", d.request.Memory, memory, rule.MemoryMax, config.FormatSize)
+	if err != nil {
+		return limits, err
+	}
+	limits.Swap, err = within(d, "swap", d.request.Swap, rule.Swap, rule.SwapMax, config.FormatSize)
+	if err != nil {
+		return limits, err
+	}
+	weight, number := rule.Weight, func(w float64) string { return fmt.Sprint(w) }
+	if rule.WeightMax != nil && *rule.WeightMax < weightUnset {
+		weight = first(weight, rule.WeightMax)
+	}
+	limits.Weight, err = within(d, "weight", d.request.Weight, weight, rule.WeightMax, number)
+	if err != nil {
+		return limits, err
+	}
+	for _, bound := range []struct {
+		name       string
+		asked, max *int64
+	}{
+		{"memory-max", d.request.MemoryMax, rule.MemoryMax},
+		{"memory-min", d.request.MemoryMin, rule.MemoryMax},
+	} {
+		if bound.asked != nil && bound.max != nil && *bound.asked > *bound.max {
+			return limits, over(d, bound.name, config.FormatSize(*bound.asked), config.FormatSize(*bound.max))
+		}
+	}
+	if w := d.request.WeightMax; w != nil && rule.WeightMax != nil && *w > *rule.WeightMax {
+		return limits, over(d, "weight-max", number(*w), number(*rule.WeightMax))
+	}
+	if s := limits.Swap; s != nil && *s > 0 {
+		if d.node.NoSwap != "" {
+			return limits, fmt.Errorf("weir/swap: %s; leave it out, or set it to off", d.node.NoSwap)
+		}
+		if limits.Memory == nil {
+			return limits, fmt.Errorf("weir/swap: %s beyond no cap is no limit; ask for weir/memory too",
+				config.FormatSize(*s))
+		}
+	}
+	limits.Report = d.request.Report
+	if limits.Report == "" {
+		limits.Report = annotation.ReportCap
+	}
+	return limits, nil
+}
+
+// rule is what all rules that match say together: of each kind the first default and the lowest ceiling.
+func (d *deciding) rule() (all config.ContainerRule) {
+	for i := range d.policy.Rules {
+		rule := &d.policy.Rules[i]
+		if !rule.Matches(d.container.Namespace, d.container.Image) {
+			continue
+		}
+		all.Memory, all.MemoryMax = first(all.Memory, rule.Memory), lowest(all.MemoryMax, rule.MemoryMax)
+		all.Swap, all.SwapMax = first(all.Swap, rule.Swap), lowest(all.SwapMax, rule.SwapMax)
+		all.Weight, all.WeightMax = first(all.Weight, rule.Weight), lowest(all.WeightMax, rule.WeightMax)
+	}
+	return all
+}
+
+func first[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func lowest[T int64 | float64](a, b *T) *T {
+	if a == nil || b != nil && *b < *a {
+		return b
+	}
+	return a
+}
+
+// weightUnset is the weight of a container for which none is set.
+const weightUnset = 1
+
+// within is what is asked, else the default. What is asked beyond the ceiling is refused; a default
+// beyond it is cut to it, as the operator wrote both.
+func within[T int64 | float64](d *deciding, name string, asked, byDefault, most *T,
+	format func(T) string) (*T, error) {
+	if asked == nil {
+		if byDefault == nil {
+			return nil, nil
+		}
+		return lowest(byDefault, most), nil
+	}
+	if most != nil && *asked > *most {
+		return nil, over(d, name, format(*asked), format(*most))
+	}
+	return asked, nil
+}
+
+func over(d *deciding, name, asked, most string) error {
+	return fmt.Errorf("weir/%s: %s is over the ceiling of %s that weir.toml sets for namespace %q and "+
+		"image %q", name, asked, most, d.container.Namespace, d.container.Image)
+}
+
+// gpus finds those that are asked for, or, where it has and names none, those that fit first.
+func (d *deciding) gpus(limits Limits) ([]string, error) {
+	if len(d.node.GPUs) == 0 {
+		return nil, fmt.Errorf("the agent knows no GPU, so there is none that a limit could hold on; " +
+			"restart it once the driver is there")
+	}
+	if d.request.Profile != "" {
+		return nil, fmt.Errorf("weir/profile: this version makes no MIG instances; make one by hand and name it " +
+			"with weir/gpu")
+	}
+	if asked := d.request.GPUs; len(asked) > 0 && asked[0] != annotation.Auto {
+		return d.named(limits)
+	}
+	count := max(d.request.Count, 1)
+	var fit []string
+	for _, gpu := range d.node.GPUs {
+		if limits.Memory == nil || *limits.Memory <= gpu.MemoryBytes {
+			fit = append(fit, gpu.UUID)
+		}
+	}
+	switch {
+	case len(fit) >= count:
+		return fit[:count], nil
+	case count > len(d.node.GPUs):
+		return nil, fmt.Errorf("weir/count: %d, but the node has %d; its GPUs are %s", count,
+			len(d.node.GPUs), d.list())
+	default:
+		return nil, fmt.Errorf("weir/memory: %s on each of %d is more than the node has; its GPUs are %s",
+			config.FormatSize(*limits.Memory), count, d.list())
+	}
+}
+
+// named finds the GPUs that the request names.
+func (d *deciding) named(limits Limits) ([]string, error) {
+	if d.container.HasGPU {
+		return nil, fmt.Errorf("weir/gpu: the container already has a GPU from elsewhere; leave weir/gpu out, " +
+			"or let it ask for none there")
+	}
+	var uuids []string
+	for _, ref := range d.request.GPUs {
+		var found []GPU
+		for _, gpu := range d.node.GPUs {
+			if gpu.Name == ref || gpu.UUID == ref {
+				found = []GPU{gpu}
+				break
+			}
+			if len(ref) >= uuidPrefixMin && strings.HasPrefix(gpu.UUID, ref) {
+				found = append(found, gpu)
+			}
+		}
+		if len(found) != 1 {
+			what := "no GPU of this node"
+			if len(found) > 1 {
+				what = fmt.Sprintf("the beginning of %d UUIDs", len(found))
+			}
+			return nil, fmt.Errorf("weir/gpu: %q is %s; its GPUs are %s", ref, what, d.list())
+		}
+		gpu := found[0]
+		if limits.Memory != nil && *limits.Memory > gpu.MemoryBytes {
+			return nil, fmt.Errorf("weir/memory: %s is more than GPU %s has, %s",
+				config.FormatSize(*limits.Memory), gpu.Name, config.FormatSize(gpu.MemoryBytes))
+		}
+		for _, uuid := range uuids {
+			if uuid == gpu.UUID {
+				return nil, fmt.Errorf("weir/gpu: %q is GPU %s, which is named twice", ref, gpu.Name)
+			}
+		}
+		uuids = append(uuids, gpu.UUID)
+	}
+	return uuids, nil
+}
+
+// uuidPrefixMin is how much of a UUID, "GPU-" included, names a GPU if no other begins so.
+const uuidPrefixMin = 8
+
+// listMax is how many GPUs a message lists.
+const listMax = 8
+
+// list describes the node's GPUs in a message.
+func (d *deciding) list() string {
+	var parts []string
+	for i, gpu := range d.node.GPUs {
+		if i == listMax {
+			parts = append(parts, "…")
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s, %s)", gpu.Name, gpu.UUID, config.FormatSize(gpu.MemoryBytes)))
+	}
+	return strings.Join(parts, ", ")
+}
