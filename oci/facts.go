@@ -1,0 +1,101 @@
+package oci
+
+// What a specification says of its container.
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Facts are what weir looks at in a specification. An empty field is not said there.
+type Facts struct {
+	Annotations map[string]string
+	// Name is the container's name in its pod; Namespace, Pod and PodUID are the pod's.
+	Name, Namespace, Pod, PodUID string
+	Image                        string
+	// Sandbox: it holds the pod's namespaces and runs nothing of the user's.
+	Sandbox bool
+	// HasGPU: device nodes of a GPU are given to it, or were asked of NVIDIA's runtime.
+	HasGPU bool
+	// RootPath is its root file system: a path, from the bundle where it is not absolute.
+	RootPath string
+	// PreloadSource is the file that is mounted over its /etc/ld.so.preload.
+	PreloadSource string
+	CgroupsPath   string
+}
+
+// The annotations by which container runtimes name things, theirs in order of preference.
+var (
+	nameKeys      = []string{"io.kubernetes.cri.container-name", "io.kubernetes.container.name"}
+	namespaceKeys = []string{"io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"}
+	podKeys       = []string{"io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"}
+	podUIDKeys    = []string{"io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"}
+	imageKeys     = []string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName",
+		"io.podman.annotations.image-name", "org.opencontainers.image.ref.name"}
+	typeKeys = []string{"io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType"}
+)
+
+// visibleDevices asks NVIDIA's runtime for GPUs; its image-only values ask for none.
+const visibleDevices = "NVIDIA_VISIBLE_DEVICES="
+
+// Look reads what a specification says. An NVIDIA runtime below is one that gives GPUs by the
+// environment; without it the environment, which every CUDA image sets, gives none.
+func Look(spec []byte, nvidiaRuntime bool) (Facts, error) {
+	var s struct {
+		Annotations map[string]string
+		Root        struct{ Path string }
+		Process     struct{ Env []string }
+		Mounts      []mount
+		Linux       struct {
+			Devices     []struct{ Path string }
+			CgroupsPath string
+		}
+	}
+	if err := json.Unmarshal(spec, &s); err != nil {
+		return Facts{}, fmt.Errorf("reading the container's specification: %w", err)
+	}
+	of := func(keys []string) string {
+		for _, key := range keys {
+			if value := s.Annotations[key]; value != "" {
+				return value
+			}
+		}
+		return ""
+	}
+	facts := Facts{
+		Annotations: s.Annotations,
+		Name:        of(nameKeys), Namespace: of(namespaceKeys), Pod: of(podKeys), PodUID: of(podUIDKeys),
+		Image:    of(imageKeys),
+		Sandbox:  of(typeKeys) == "sandbox",
+		RootPath: s.Root.Path, CgroupsPath: s.Linux.CgroupsPath,
+	}
+	for _, device := range s.Linux.Devices {
+		facts.HasGPU = facts.HasGPU || isGPU(device.Path)
+	}
+	for _, m := range s.Mounts {
+		facts.HasGPU = facts.HasGPU || isGPU(m.Destination)
+		if clean(m.Destination) == preloadFile {
+			facts.PreloadSource = m.Source
+		}
+	}
+	facts.HasGPU = facts.HasGPU || nvidiaRuntime && slices.ContainsFunc(s.Process.Env, asksNVIDIA)
+	return facts, nil
+}
+
+// isGPU tells whether a path is the device node of a GPU. Those that only control the driver are not.
+func isGPU(device string) bool {
+	name, found := strings.CutPrefix(clean(device), "/dev/nvidia")
+	return found && name != "" && strings.Trim(name, "0123456789") == "" ||
+		strings.HasPrefix(clean(device), "/dev/nvidia-caps/") || clean(device) == "/dev/dxg"
+}
+
+func asksNVIDIA(variable string) bool {
+	value, found := strings.CutPrefix(variable, visibleDevices)
+	return found && value != "" && value != "void" && value != "none"
+}
+
+// clean is a path in the container as the runtime takes it.
+func clean(name string) string { return path.Clean("/" + name) }

@@ -1,0 +1,91 @@
+package oci
+
+// Tests of what is read from a specification.
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLook(t *testing.T) {
+	spec, err := os.ReadFile("testdata/cri.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Look(spec, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Annotations["weir/memory.serve"] != "8GiB" || !Asks(got.Annotations, got.Name) {
+		t.Errorf("annotations %v", got.Annotations)
+	}
+	got.Annotations = nil
+	want := Facts{
+		Name: "serve", Namespace: "team-a", Pod: "llm-0", PodUID: "c0ffee", Image: "docker.io/acme/llm:1", HasGPU: true,
+		RootPath: "/run/containerd/io.containerd.runtime.v2.task/k8s.io/5f3a/rootfs", PreloadSource: "/srv/preload",
+		CgroupsPath: "kubepods-burstable-podc0ffee.slice:cri-containerd:5f3a",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHasGPU(t *testing.T) {
+	for _, test := range []struct {
+		spec   string
+		nvidia bool
+		want   bool
+	}{
+		{`{}`, true, false},
+		{`{"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`, false, true},
+		{`{"linux":{"devices":[{"path":"/dev/nvidia-caps/nvidia-cap3"}]}}`, false, true},
+		{`{"linux":{"devices":[{"path":"/dev/nvidiactl"},{"path":"/dev/nvidia-uvm"},{"path":"/dev/nvidia"}]}}`, false, false},
+		{`{"mounts":[{"destination":"/dev/nvidia12"}]}`, false, true},
+		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=all"]}}`, false, false},
+		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=all"]}}`, true, true},
+		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=void","NVIDIA_VISIBLE_DEVICES=","X=1"]}}`, true, false},
+	} {
+		got, err := Look([]byte(test.spec), test.nvidia)
+		if err != nil || got.HasGPU != test.want {
+			t.Errorf("%s: %v, %v", test.spec, got.HasGPU, err)
+		}
+	}
+	if _, err := Look([]byte(`{"mounts":7}`), false); err == nil {
+		t.Error("a bad specification was read")
+	}
+}
+
+func TestSandbox(t *testing.T) {
+	for annotation, want := range map[string]bool{
+		`"io.kubernetes.cri.container-type":"sandbox"`:   true,
+		`"io.kubernetes.cri.container-type":"container"`: false,
+		`"io.kubernetes.cri-o.ContainerType":"sandbox"`:  true,
+		`"weir/memory":"1GiB"`:                           false,
+	} {
+		got, err := Look([]byte(`{"annotations":{`+annotation+`}}`), false)
+		if err != nil || got.Sandbox != want {
+			t.Errorf("%s: %v, %v", annotation, got.Sandbox, err)
+		}
+	}
+}
+
+func TestApplies(t *testing.T) {
+	for _, test := range []struct {
+		annotation, name string
+		own, ok          bool
+	}{
+		{"weir/memory", "memory", false, true}, {"weir/memory-min.web", "memory-min", true, true},
+		{"weir/memory.db", "", false, false}, {"weir/injected", "", false, false}, {"weirdo/memory", "", false, false},
+		{"weir/", "", false, true}, {"weir/memory.web.x", "", false, false},
+	} {
+		name, own, ok := Applies(test.annotation, "web")
+		if name != test.name || own != test.own || ok != test.ok {
+			t.Errorf("%s: %q, %v, %v", test.annotation, name, own, ok)
+		}
+	}
+	if Asks(map[string]string{"weir/memory.db": "1", "a": "b", Marker: "x"}, "web") {
+		t.Error("a container that asks for nothing was taken for one that does")
+	}
+}
