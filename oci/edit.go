@@ -114,19 +114,20 @@ func (g *Grant) mark(annotations *object) error {
 	})
 }
 
-// mount is an entry of the specification's list.
-type mount struct {
+// Mount is an entry of the specification's list.
+type Mount struct {
 	Destination string   `json:"destination"`
 	Type        string   `json:"type"`
 	Source      string   `json:"source"`
 	Options     []string `json:"options"`
 }
 
-func (g *Grant) mounts() []mount {
-	bind := func(from, to string, more ...string) mount {
-		return mount{to, "bind", from, append([]string{"bind", "ro", "nosuid", "nodev"}, more...)}
+// Mounts are those that a grant adds, in their order.
+func (g *Grant) Mounts() []Mount {
+	bind := func(from, to string, more ...string) Mount {
+		return Mount{to, "bind", from, append([]string{"bind", "ro", "nosuid", "nodev"}, more...)}
 	}
-	list := []mount{
+	list := []Mount{
 		bind(g.SocketDir, g.dir(), "noexec"),
 		bind(g.LibraryDir, path.Join(g.dir(), LibraryPlace)),
 	}
@@ -138,9 +139,9 @@ func (g *Grant) mounts() []mount {
 
 // mount puts ours last, where no other of the specification covers them.
 func (g *Grant) mount(list []json.RawMessage) ([]json.RawMessage, error) {
-	ours := g.mounts()
-	list, err := without(list, func(m mount) bool {
-		return slices.ContainsFunc(ours, func(o mount) bool { return o.Destination == clean(m.Destination) })
+	ours := g.Mounts()
+	list, err := without(list, func(m Mount) bool {
+		return slices.ContainsFunc(ours, func(o Mount) bool { return o.Destination == clean(m.Destination) })
 	})
 	if err != nil {
 		return nil, err
@@ -185,25 +186,36 @@ func (g *Grant) environment(list []json.RawMessage) ([]json.RawMessage, error) {
 	return append(list, encode(socketVariable+path.Join(g.dir(), socketName))), nil
 }
 
-// hook is an entry of the specification's lists. It is never without an environment: some runtimes
+// Hook is an entry of the specification's lists. It is never without an environment: some runtimes
 // give one that has none the container's, which is the image's.
-type hook struct {
-	Path    string   `json:"path"`
-	Args    []string `json:"args"`
-	Env     []string `json:"env"`
-	Timeout int      `json:"timeout"`
+type Hook struct {
+	Stage          string   `json:"-"` // the list that it is in
+	Path           string   `json:"path"`
+	Args           []string `json:"args"`
+	Env            []string `json:"env"`
+	TimeoutSeconds int      `json:"timeout"`
+}
+
+// Hooks are those that a grant adds.
+func (g *Grant) Hooks() []Hook {
+	return []Hook{
+		NewHook("createRuntime", g.Hook, "register", "--socket", g.ControlSocket, "--id", g.ID),
+		NewHook("poststop", g.Hook, "release", "--socket", g.ControlSocket, "--id", g.ID),
+	}
+}
+
+// NewHook is a call of weir-hook, the program, with these arguments.
+func NewHook(stage, program string, args ...string) Hook {
+	return Hook{stage, program, append([]string{path.Base(program)}, args...),
+		[]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, hookSeconds}
 }
 
 func (g *Grant) hooks(hooks *object) error {
 	var errs []error
-	for _, stage := range []struct{ name, verb string }{
-		{"createRuntime", "register"}, {"poststop", "release"},
-	} {
-		ours := hook{g.Hook, []string{path.Base(g.Hook), stage.verb, "--socket", g.ControlSocket, "--id", g.ID},
-			[]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, hookSeconds}
-		errs = append(errs, hooks.change(stage.name, inArray(
+	for _, ours := range g.Hooks() {
+		errs = append(errs, hooks.change(ours.Stage, inArray(
 			func(list []json.RawMessage) ([]json.RawMessage, error) {
-				list, err := without(list, func(h hook) bool { return path.Base(h.Path) == path.Base(g.Hook) })
+				list, err := without(list, func(h Hook) bool { return path.Base(h.Path) == path.Base(g.Hook) })
 				return append(list, encode(ours)), err
 			})))
 	}

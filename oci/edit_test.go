@@ -134,8 +134,8 @@ func TestEditRefuses(t *testing.T) {
 type decoded struct {
 	Annotations map[string]string
 	Process     *struct{ Env []string }
-	Mounts      []mount
-	Hooks       map[string][]hook
+	Mounts      []Mount
+	Hooks       map[string][]Hook
 	Linux       struct {
 		Devices   []struct{ Path string }
 		Resources struct{ Devices []json.RawMessage }
@@ -218,9 +218,9 @@ func TestEditPutsIn(t *testing.T) {
 		if after.Annotations[Marker] != g.ID {
 			t.Fatalf("marker %q", after.Annotations[Marker])
 		}
-		ours := g.mounts()
-		theirs := slices.DeleteFunc(before.Mounts, func(m mount) bool {
-			return slices.ContainsFunc(ours, func(o mount) bool { return o.Destination == clean(m.Destination) })
+		ours := g.Mounts()
+		theirs := slices.DeleteFunc(before.Mounts, func(m Mount) bool {
+			return slices.ContainsFunc(ours, func(o Mount) bool { return o.Destination == clean(m.Destination) })
 		})
 		if diff := cmp.Diff(append(theirs, ours...), after.Mounts); diff != "" {
 			t.Fatal(diff)
@@ -228,10 +228,10 @@ func TestEditPutsIn(t *testing.T) {
 		for stage, verb := range map[string]string{"createRuntime": "register", "poststop": "release"} {
 			hooks := after.Hooks[stage]
 			last := hooks[len(hooks)-1]
-			if last.Path != g.Hook || last.Args[1] != verb || len(last.Env) == 0 || last.Timeout == 0 {
+			if last.Path != g.Hook || last.Args[1] != verb || len(last.Env) == 0 || last.TimeoutSeconds == 0 {
 				t.Fatalf("%s: %+v", stage, last)
 			}
-			if slices.ContainsFunc(hooks[:len(hooks)-1], func(h hook) bool { return strings.HasSuffix(h.Path, "weir-hook") }) {
+			if slices.ContainsFunc(hooks[:len(hooks)-1], func(h Hook) bool { return strings.HasSuffix(h.Path, "weir-hook") }) {
 				t.Fatalf("%s: one of ours is left: %+v", stage, hooks)
 			}
 		}

@@ -48,7 +48,7 @@ func Look(spec []byte, nvidiaRuntime bool) (Facts, error) {
 		Annotations map[string]string
 		Root        struct{ Path string }
 		Process     struct{ Env []string }
-		Mounts      []mount
+		Mounts      []Mount
 		Linux       struct {
 			Devices     []struct{ Path string }
 			CgroupsPath string
