@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -174,4 +175,25 @@ func encode(value any) json.RawMessage {
 		panic(fmt.Sprintf("a value of ours has no JSON: %v", err)) // none holds functions or channels
 	}
 	return bytes.TrimRight(out.Bytes(), "\n")
+}
+
+// Set returns a JSON object with one member, named by its path through objects, set to a value; a nil
+// value takes it out. Objects on the way are made where they are missing; all else keeps its text. It is
+// for configuration files of container runtimes.
+func Set(text []byte, value any, path ...string) ([]byte, error) {
+	if len(path) == 0 {
+		return encode(value), nil
+	}
+	return inObject(func(o *object) error {
+		if value == nil && len(path) == 1 {
+			m, err := o.find(path[0])
+			if m != nil {
+				*o = slices.DeleteFunc(*o, func(m member) bool { return m.key == path[0] })
+			}
+			return err
+		}
+		return o.change(path[0], func(inner json.RawMessage) (json.RawMessage, error) {
+			return Set(inner, value, path[1:]...)
+		})
+	})(text)
 }
