@@ -37,12 +37,13 @@ FUZZ_SECONDS ?= 60
 -include tests/sim/nvml/build.mk
 -include tests/sim/cudart/build.mk
 -include tests/sim/programs/build.mk
+-include hook/build.mk
 -include tests/bench/build.mk
 -include tests/e2e/build.mk
 -include tests/demo/build.mk
 -include tests/gpu/build.mk
 
-GO_SOURCES := $(shell find agent cgo oci tests -name '*.go' -not -name '*_test.go' 2>/dev/null)
+GO_SOURCES := $(shell find agent cgo hook oci tests -name '*.go' -not -name '*_test.go' 2>/dev/null)
 C_SOURCES := $(shell find cgo tests -name '*.[ch]' 2>/dev/null)
 SH_SOURCES := .ci/run $(shell find tests cgo packaging -name '*.sh' 2>/dev/null)
 
@@ -129,10 +130,10 @@ generate: $(GENERATE_TARGETS)
 check-generate:
 	tests/check-generate.sh
 
-## install: put the binary, which carries the library, under DESTDIR and PREFIX (/usr/local)
+## install: put the binaries, one of which carries the library, under DESTDIR and PREFIX (/usr/local)
 .PHONY: install
-install: $(BUILD)/weir
-	install -D -m 755 $(BUILD)/weir $(DESTDIR)$(PREFIX)/bin/weir
+install: $(BUILD)/weir $(BUILD)/weir-hook $(BUILD)/weir-runtime
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
 
 ## clean: remove what was built
 .PHONY: clean

@@ -13,11 +13,11 @@ import (
 
 // The places in a container.
 const (
-	// preloadFile is read by glibc's loader in every process, whatever its environment.
-	preloadFile = "/etc/ld.so.preload"
-	// socketDir is where the library looks for the agent's socket.
-	socketDir = "/run/weir"
-	// deviceDir takes socketDir's place where the image's own file system cannot be changed: /dev is
+	// PreloadPlace is read by glibc's loader in every process, whatever its environment.
+	PreloadPlace = "/etc/ld.so.preload"
+	// SocketPlace is where the library looks for the agent's socket.
+	SocketPlace = "/run/weir"
+	// deviceDir takes SocketPlace's place where the image's own file system cannot be changed: /dev is
 	// nearly always the runtime's.
 	deviceDir = "/dev/weir"
 	// LibraryPlace is the name, in the container's socket directory, of the empty directory over
@@ -81,7 +81,7 @@ func (g *Grant) dir() string {
 	if g.FixedImage {
 		return deviceDir
 	}
-	return socketDir
+	return SocketPlace
 }
 
 // Library is the library's path in the container.
@@ -132,7 +132,7 @@ func (g *Grant) Mounts() []Mount {
 		bind(g.LibraryDir, path.Join(g.dir(), LibraryPlace)),
 	}
 	if !g.FixedImage {
-		list = append(list, bind(g.PreloadFile, preloadFile))
+		list = append(list, bind(g.PreloadFile, PreloadPlace))
 	}
 	return list
 }

@@ -24,7 +24,9 @@ type Facts struct {
 	RootPath string
 	// PreloadSource is the file that is mounted over its /etc/ld.so.preload.
 	PreloadSource string
-	CgroupsPath   string
+	// Mounted are the places at which something is mounted.
+	Mounted     []string
+	CgroupsPath string
 }
 
 // The annotations by which container runtimes name things, theirs in order of preference.
@@ -77,7 +79,8 @@ func Look(spec []byte, nvidiaRuntime bool) (Facts, error) {
 	}
 	for _, m := range s.Mounts {
 		facts.HasGPU = facts.HasGPU || isGPU(m.Destination)
-		if clean(m.Destination) == preloadFile {
+		facts.Mounted = append(facts.Mounted, clean(m.Destination))
+		if clean(m.Destination) == PreloadPlace {
 			facts.PreloadSource = m.Source
 		}
 	}

@@ -25,6 +25,7 @@ func TestLook(t *testing.T) {
 	want := Facts{
 		Name: "serve", Namespace: "team-a", Pod: "llm-0", PodUID: "c0ffee", Image: "docker.io/acme/llm:1", HasGPU: true,
 		RootPath: "/run/containerd/io.containerd.runtime.v2.task/k8s.io/5f3a/rootfs", PreloadSource: "/srv/preload",
+		Mounted:     []string{"/dev", "/etc/ld.so.preload", "/run/weir", "/data"},
 		CgroupsPath: "kubepods-burstable-podc0ffee.slice:cri-containerd:5f3a",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

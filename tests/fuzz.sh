@@ -4,7 +4,7 @@ set -euo pipefail
 
 seconds=$1
 cd "$(dirname "$0")/.."
-grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' agent cgo oci tests |
+grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' agent cgo hook oci tests |
     while IFS=: read -r file target; do
         target=${target#func }
         echo "fuzzing $target of $(dirname "$file")"

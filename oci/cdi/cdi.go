@@ -48,7 +48,7 @@ func Generate(gpus []GPU, programs Programs) (*specs.Spec, error) {
 	}
 	for _, hook := range []oci.Hook{
 		oci.NewHook("createRuntime", programs.Hook, "start", "--socket", programs.ControlSocket),
-		oci.NewHook("createContainer", programs.Hook, "inject"),
+		oci.NewHook("createContainer", programs.Hook, "inject", "--socket", programs.ControlSocket),
 		oci.NewHook("poststop", programs.Hook, "release", "--socket", programs.ControlSocket),
 	} {
 		spec.ContainerEdits.Hooks = append(spec.ContainerEdits.Hooks, convert(hook))

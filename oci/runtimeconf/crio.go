@@ -146,7 +146,7 @@ func (p *Plan) hooks(dir string, there []File, setup Setup) error {
 	}
 	for _, hook := range []oci.Hook{
 		oci.NewHook("createRuntime", setup.Hook, "start", "--socket", setup.ControlSocket),
-		oci.NewHook("createContainer", setup.Hook, "inject"),
+		oci.NewHook("createContainer", setup.Hook, "inject", "--socket", setup.ControlSocket),
 		oci.NewHook("poststop", setup.Hook, "release", "--socket", setup.ControlSocket),
 	} {
 		var text bytes.Buffer

@@ -1,0 +1,104 @@
+package ociapi
+
+// Tests of the client, against a server of the standard library and against what is none.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/oci"
+)
+
+func listen(t *testing.T) (net.Listener, Client) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "control.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener, Client{path}
+}
+
+func TestClient(t *testing.T) {
+	listener, client := listen(t)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+PreparePath, func(w http.ResponseWriter, r *http.Request) {
+		var container Container
+		if err := json.NewDecoder(r.Body).Decode(&container); err != nil {
+			t.Error(err)
+		}
+		if container.ID == "bad" {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"schema_version":1,"error":{"kind":"invalid","message":"annotation \"weir/memory\": no size"}}`)
+			return
+		}
+		// Long enough to be written in several pieces.
+		json.NewEncoder(w).Encode(Prepared{Reason: strings.Repeat("x", 100_000), Grant: &oci.Grant{ID: container.ID}})
+	})
+	mux.HandleFunc("POST "+ReleasePath, func(w http.ResponseWriter, r *http.Request) {})
+	go http.Serve(listener, mux)
+	prepared, err := client.Prepare(Container{ID: "good"})
+	if err != nil || prepared.Grant == nil || prepared.Grant.ID != "good" || len(prepared.Reason) != 100_000 {
+		t.Errorf("%v, %v", prepared.Grant, err)
+	}
+	var refusal *Refusal
+	if _, err := client.Prepare(Container{ID: "bad"}); !errors.As(err, &refusal) ||
+		refusal.Reason != `annotation "weir/memory": no size` {
+		t.Errorf("%v", err)
+	}
+	if err := client.Release(Event{GrantID: "x"}); err != nil {
+		t.Error(err)
+	}
+	if err := client.Register(Event{}); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	listener, client := listen(t)
+	listener.Close()
+	for _, client := range []Client{client, {"/nonexistent/control.sock"}, {strings.Repeat("x", 200)}} {
+		if err := client.Release(Event{}); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), client.Socket) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestNoAgentAnswers(t *testing.T) {
+	for answer, want := range map[string]string{
+		"":                             "no agent of weir's",
+		"SSH-2.0\r\n\r\n":              "no agent of weir's",
+		"HTTP/1.0 200 OK\r\n":          "no agent of weir's",
+		"HTTP/1.0 500 Oh\r\n\r\nno":    `"500 Oh"; is it of another version?`,
+		"HTTP/1.0 200 OK\r\n\r\n[":     "the agent's answer: ",
+		"HTTP/1.1 400 X\r\n\r\n{\"a\"": "is it of another version?",
+	} {
+		var into Prepared
+		if err := parseAnswer([]byte(answer), &into); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
+}
+
+func TestNotePath(t *testing.T) {
+	one, other := NotePath("/run/weir", "/bundles/a"), NotePath("/run/weir", "/bundles/b")
+	if one == other || one != NotePath("/run/weir", "/bundles/a/") || filepath.Dir(one) != "/run/weir/oci" {
+		t.Errorf("%s, %s", one, other)
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"grant\":{\"id\":\"x\"}}"))
+	f.Add([]byte("HTTP/1.0 400 Bad Request\r\n\r\n{\"error\":{\"message\":\"no\"}}"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		var into Prepared
+		parseAnswer(answer, &into)
+	})
+}

@@ -1,0 +1,109 @@
+// Package ociapitest is an agent for tests of what speaks with one: it keeps what it is told and answers
+// what the test wants.
+package ociapitest
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"weir/agent/control/ociapi"
+)
+
+// Agent answers on a control socket of its own.
+type Agent struct {
+	Socket string
+
+	mu       sync.Mutex
+	prepared []ociapi.Container
+	events   []string
+	answer   ociapi.Prepared
+	refusal  string
+}
+
+// Start starts an agent that lets every container pass; it ends with the test.
+func Start(t *testing.T) *Agent {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "weir-agent-") // short, as sockets' paths must be
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{Socket: filepath.Join(dir, "control.sock")}
+	listener, err := net.Listen("unix", a.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+ociapi.PreparePath, a.prepare)
+	mux.HandleFunc("POST "+ociapi.RegisterPath, a.event("register"))
+	mux.HandleFunc("POST "+ociapi.ReleasePath, a.event("release"))
+	server := &http.Server{Handler: mux}
+	go server.Serve(listener)
+	t.Cleanup(func() {
+		server.Close()
+		os.RemoveAll(dir)
+	})
+	return a
+}
+
+// Answer is what every container is answered from now on.
+func (a *Agent) Answer(prepared ociapi.Prepared) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer, a.refusal = prepared, ""
+}
+
+// Refuse refuses every container from now on.
+func (a *Agent) Refuse(reason string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refusal = reason
+}
+
+// Prepared are the containers that were asked about.
+func (a *Agent) Prepared() []ociapi.Container {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]ociapi.Container(nil), a.prepared...)
+}
+
+// Events are the other requests: "register ID" and "release ID".
+func (a *Agent) Events() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]string(nil), a.events...)
+}
+
+func (a *Agent) prepare(w http.ResponseWriter, r *http.Request) {
+	var container ociapi.Container
+	if err := json.NewDecoder(r.Body).Decode(&container); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.prepared = append(a.prepared, container)
+	if a.refusal != "" {
+		w.WriteHeader(http.StatusBadRequest)
+		json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"kind": "invalid", "message": a.refusal}})
+		return
+	}
+	json.NewEncoder(w).Encode(a.answer)
+}
+
+func (a *Agent) event(kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var event ociapi.Event
+		if err := json.NewDecoder(r.Body).Decode(&event); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.events = append(a.events, kind+" "+event.GrantID)
+	}
+}

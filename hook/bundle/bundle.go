@@ -1,0 +1,185 @@
+// Package bundle reads the bundle of a container that is about to start, and replaces its specification
+// in one step. What it finds is what the agent is asked with.
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"weir/agent/control/ociapi"
+	"weir/hook/rootfs"
+	"weir/oci"
+)
+
+// specBytesMax is more than any specification has.
+const specBytesMax = 64 << 20
+
+// Bundle is a container's bundle.
+type Bundle struct {
+	Dir   string // an absolute path
+	Spec  []byte
+	Facts oci.Facts
+	id    string
+}
+
+// Open reads the bundle in a directory, of the container with this id. With nvidia, the runtime below
+// gives GPUs by the environment.
+func Open(dir, id string, nvidia bool) (*Bundle, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	spec, err := io.ReadAll(io.LimitReader(f, specBytesMax+1))
+	if err == nil && len(spec) > specBytesMax {
+		err = errors.New("it is too large")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", f.Name(), err)
+	}
+	facts, err := oci.Look(spec, nvidia)
+	if err != nil {
+		return nil, err
+	}
+	if facts.Name == "" {
+		facts.Name = id
+	}
+	if facts.Namespace == "" {
+		facts.Namespace = namespaceOf(dir)
+	}
+	return &Bundle{dir, spec, facts, id}, nil
+}
+
+// namespaceOf is containerd's namespace, which is in the path of its bundles and nowhere else.
+func namespaceOf(dir string) string {
+	parent, _ := filepath.Split(filepath.Clean(dir))
+	tasks, namespace := filepath.Split(filepath.Clean(parent))
+	if strings.HasPrefix(filepath.Base(tasks), "io.containerd.runtime.v") {
+		return namespace
+	}
+	return ""
+}
+
+// Asks tells whether the container asks anything of weir.
+func (b *Bundle) Asks() bool { return oci.Asks(b.Facts.Annotations, b.Facts.Name) }
+
+// Concerns tells whether weir has anything to do with the container: others are never touched.
+func (b *Bundle) Concerns() bool { return !b.Facts.Sandbox && (b.Asks() || b.Facts.HasGPU) }
+
+// Request is what the agent is to be told.
+func (b *Bundle) Request() (ociapi.Container, error) {
+	root := b.Facts.RootPath
+	if !filepath.IsAbs(root) {
+		root = filepath.Join(b.Dir, root)
+	}
+	request := ociapi.Container{
+		ID: b.id, Bundle: b.Dir, Name: b.Facts.Name, Namespace: b.Facts.Namespace, Pod: b.Facts.Pod,
+		PodUID: b.Facts.PodUID, Image: b.Facts.Image, HasGPU: b.Facts.HasGPU, Root: root,
+		Annotations: make(map[string]string),
+	}
+	maps.Copy(request.Annotations, b.Facts.Annotations)
+	maps.DeleteFunc(request.Annotations, func(name, _ string) bool {
+		_, _, ours := oci.Applies(name, b.Facts.Name)
+		return !ours
+	})
+	image, err := rootfs.Open(root)
+	if err != nil {
+		return request, err
+	}
+	defer image.Close()
+	request.FixedImage = image.ReadOnly() && !b.hasPlaces(image)
+	request.Preload, err = b.preload(image)
+	return request, err
+}
+
+// hasPlaces tells whether an image that cannot be changed has what is to be mounted over.
+func (b *Bundle) hasPlaces(image *rootfs.Root) bool {
+	run := slices.ContainsFunc(b.Facts.Mounted, func(place string) bool {
+		return place == filepath.Dir(oci.SocketPlace) || place == oci.SocketPlace
+	})
+	return image.Has(oci.PreloadPlace) && (run || image.Has(oci.SocketPlace))
+}
+
+// preload is what the container would have as its /etc/ld.so.preload: a file that is mounted there, else
+// the image's.
+func (b *Bundle) preload(image *rootfs.Root) (string, error) {
+	if source := b.Facts.PreloadSource; source != "" {
+		text, err := readSmall(source)
+		if err != nil {
+			return "", fmt.Errorf("reading %s, which is mounted at %s: %w", source, oci.PreloadPlace, err)
+		}
+		return string(text), nil
+	}
+	text, err := image.ReadFile(oci.PreloadPlace, ociapi.PreloadBytesMax)
+	for _, none := range []error{os.ErrNotExist, unix.ELOOP, unix.ENOTDIR, rootfs.ErrOther} {
+		if errors.Is(err, none) {
+			return "", nil // to the container's loader, too
+		}
+	}
+	return string(text), err
+}
+
+// readSmall reads a regular file of the host.
+func readSmall(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = rootfs.ErrOther
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, ociapi.PreloadBytesMax+1))
+	if err == nil && len(text) > ociapi.PreloadBytesMax {
+		err = fmt.Errorf("it has more than %d bytes", ociapi.PreloadBytesMax)
+	}
+	return text, err
+}
+
+// Write replaces the specification. It keeps its mode and owner.
+func (b *Bundle) Write(spec []byte) (err error) {
+	path := filepath.Join(b.Dir, "config.json")
+	fail := func(err error) error { return fmt.Errorf("writing %s: %w", path, err) }
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fail(err)
+	}
+	if !info.Mode().IsRegular() {
+		return fail(rootfs.ErrOther)
+	}
+	f, err := os.CreateTemp(b.Dir, ".config.json.weir-*")
+	if err != nil {
+		return fail(err)
+	}
+	_, err = f.Write(spec)
+	owner, _ := info.Sys().(*syscall.Stat_t)
+	if err == nil && owner != nil {
+		err = f.Chown(int(owner.Uid), int(owner.Gid))
+	}
+	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fail(err)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+// Package runccmd reads the command line by which runc, or a runtime like it, is called. It is pure.
+// Invariant: a command line that is not understood is one that weir has nothing to do with, so that
+// only containers that asked for weir can ever fail because of it.
+package runccmd
+
+import (
+	"slices"
+	"strings"
+)
+
+// Command is what a command line asks for, as far as weir has to know it.
+type Command struct {
+	Name   string // the subcommand; empty: none was found
+	Bundle string // of create and run; empty: the working directory
+	ID     string // of the container, likewise
+	// Log is where the caller looks for the error of a failed call, and LogJSON its form.
+	Log     string
+	LogJSON bool
+}
+
+// Starts tells whether the command makes a container out of a bundle.
+func (c *Command) Starts() bool { return c.Name == "create" || c.Name == "run" }
+
+// The flags that take a value in the next argument, of runc and crun. All others are taken to have none.
+var (
+	globalValues  = []string{"root", "log", "log-format", "log-level", "criu", "rootless", "cgroup-manager"}
+	createValues  = []string{"bundle", "b", "console-socket", "pid-file", "preserve-fds", "config", "f", "pidfd-socket"}
+	logJSONFormat = "json"
+)
+
+// Parse reads the arguments after the program's name.
+func Parse(args []string) Command {
+	var c Command
+	rest := flags(args, globalValues, func(name, value string) {
+		switch name {
+		case "log":
+			c.Log = value
+		case "log-format":
+			c.LogJSON = value == logJSONFormat
+		}
+	})
+	if len(rest) == 0 {
+		return c
+	}
+	c.Name, rest = rest[0], rest[1:]
+	if !c.Starts() {
+		return c
+	}
+	rest = flags(rest, createValues, func(name, value string) {
+		if name == "bundle" || name == "b" {
+			c.Bundle = value
+		}
+	})
+	if len(rest) > 0 {
+		c.ID = rest[0]
+	}
+	return c
+}
+
+// flags takes the flags off a command line and returns what follows them. One dash or two are the same,
+// as they are for runc.
+func flags(args, withValue []string, visit func(name, value string)) []string {
+	for len(args) > 0 {
+		arg := args[0]
+		if arg == "--" {
+			return args[1:]
+		}
+		if arg == "-" || !strings.HasPrefix(arg, "-") {
+			return args
+		}
+		args = args[1:]
+		name, value, has := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		if !has && slices.Contains(withValue, name) && len(args) > 0 {
+			value, args = args[0], args[1:]
+		}
+		visit(name, value)
+	}
+	return nil
+}

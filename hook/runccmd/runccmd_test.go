@@ -1,0 +1,43 @@
+package runccmd
+
+// Tests of command lines as container runtimes write them.
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for line, want := range map[string]Command{
+		"": {},
+		"--root /run/containerd/runc/k8s.io --log /b/log.json --log-format json --systemd-cgroup create --bundle /b --pid-file /b/init.pid 5f3a": {Name: "create", Bundle: "/b", ID: "5f3a", Log: "/b/log.json", LogJSON: true},
+		"--root /run/docker/runtime-runc/moby --log /l --log-format=json create --bundle=/b --pid-file /p --console-socket /tmp/s -- 5f3a":       {Name: "create", Bundle: "/b", ID: "5f3a", Log: "/l", LogJSON: true},
+		"create web": {Name: "create", ID: "web"},
+		"--cgroup-manager systemd --root /r --log-level debug create -b /b --no-pivot --preserve-fds 3 web": {Name: "create", Bundle: "/b", ID: "web"},
+		"-root /r -debug create -bundle /b web":            {Name: "create", Bundle: "/b", ID: "web"},
+		"run --detach --keep -b /b web":                    {Name: "run", Bundle: "/b", ID: "web"},
+		"--root=/r state web":                              {Name: "state"},
+		"exec --process /p web create":                     {Name: "exec"},
+		"delete --force create":                            {Name: "delete"},
+		"--version":                                        {},
+		"features":                                         {Name: "features"},
+		"--log create create --bundle":                     {Name: "create", Log: "create"},
+		"--systemd-cgroup=true --rootless true create web": {Name: "create", ID: "web"},
+	} {
+		if got := Parse(strings.Fields(line)); got != want {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("--root /r create --bundle /b x")
+	f.Add("-- - --= -b")
+	f.Fuzz(func(t *testing.T, line string) {
+		args := strings.Fields(line)
+		command := Parse(args)
+		if command.ID != "" && !command.Starts() {
+			t.Errorf("%q: %+v", line, command)
+		}
+	})
+}

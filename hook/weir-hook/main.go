@@ -1,0 +1,169 @@
+// Command weir-hook is what container runtimes run as hooks of the OCI runtime specification, which tell
+// the state of a container on stdin. A hook that fails keeps its container from starting, and what it
+// writes to stderr is what the user sees. Invariants: it is linked statically, since a loader could be
+// made to load what the image names; and where it cannot be about a container that asked for weir, it
+// ends well.
+//
+//	register  createRuntime: the container's init is there, in its cgroup
+//	release   poststop: the container has ended
+//	start     createRuntime, where no weir-runtime has asked before: ask, and register
+//	inject    createContainer, after start: mount in the container what it was granted
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"weir/agent/control/ociapi"
+	"weir/hook/bundle"
+	"weir/hook/rootfs"
+)
+
+// state is what a hook is told.
+type state struct {
+	ID     string `json:"id"`
+	PID    int    `json:"pid"`
+	Bundle string `json:"bundle"`
+}
+
+// options are the arguments after the verb.
+type options struct {
+	socket string // the agent's control socket
+	id     string // the container's name with the agent
+}
+
+// verbs are what the hook can do.
+var verbs = map[string]func(options, state) error{
+	"register": register, "release": release, "start": start, "inject": inject,
+}
+
+func main() {
+	if err := run(os.Args[1:], os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, "weir: "+err.Error())
+		os.Exit(1)
+	}
+}
+
+func run(args []string, stdin io.Reader) error {
+	verb, o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	s, err := readState(stdin)
+	if err != nil {
+		return err
+	}
+	return verbs[verb](o, s)
+}
+
+func parse(args []string) (verb string, o options, err error) {
+	const usage = "want weir-hook register|release|start|inject [--socket PATH] [--id ID]"
+	if len(args) == 0 || verbs[args[0]] == nil {
+		return "", o, errors.New(usage)
+	}
+	o.socket = "/run/weir/control.sock"
+	for rest := args[1:]; len(rest) > 0; rest = rest[2:] {
+		switch {
+		case len(rest) == 1:
+			return "", o, fmt.Errorf("%s needs a value; %s", rest[0], usage)
+		case rest[0] == "--socket":
+			o.socket = rest[1]
+		case rest[0] == "--id":
+			o.id = rest[1]
+		default:
+			return "", o, fmt.Errorf("unknown argument %q; %s", rest[0], usage)
+		}
+	}
+	if !filepath.IsAbs(o.socket) {
+		return "", o, fmt.Errorf("--socket %q: want an absolute path", o.socket)
+	}
+	return args[0], o, nil
+}
+
+// stateBytesMax is more than any state has, annotations included.
+const stateBytesMax = 4 << 20
+
+func readState(stdin io.Reader) (state, error) {
+	var s state
+	text, err := io.ReadAll(io.LimitReader(stdin, stateBytesMax))
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && (s.Bundle == "" || s.ID == "") {
+		err = errors.New("it has no bundle or no id")
+	}
+	if err != nil {
+		return s, fmt.Errorf("reading the container's state from stdin: %w", err)
+	}
+	return s, nil
+}
+
+func register(o options, s state) error {
+	if s.PID <= 0 {
+		return fmt.Errorf("container %s: its state has no pid; register is for createRuntime", s.ID)
+	}
+	event := ociapi.Event{GrantID: o.id, Bundle: s.Bundle, PID: s.PID}
+	if err := (ociapi.Client{Socket: o.socket}).Register(event); err != nil {
+		return fmt.Errorf("container %s: %w", s.ID, err)
+	}
+	return nil
+}
+
+// release never fails but for the log: the agent sees the end of the container by itself, too.
+func release(o options, s state) error {
+	return ociapi.Client{Socket: o.socket}.Release(ociapi.Event{GrantID: o.id, Bundle: s.Bundle})
+}
+
+func start(o options, s state) error {
+	b, err := bundle.Open(s.Bundle, s.ID, false)
+	if err != nil {
+		return fmt.Errorf("container %s: %w", s.ID, err)
+	}
+	if !b.Concerns() {
+		return nil
+	}
+	request, err := b.Request()
+	request.PID = s.PID
+	if err == nil {
+		_, err = ociapi.Client{Socket: o.socket}.Prepare(request)
+	}
+	var refusal *ociapi.Refusal
+	if errors.As(err, &refusal) || err != nil && b.Asks() {
+		return fmt.Errorf("container %s: %w", b.Facts.Name, err)
+	}
+	return nil
+}
+
+// inject mounts what the agent has left word of. It runs in the container's namespaces, before its root
+// is its /, and may be no more than a user there: what it needs lies open for it.
+func inject(o options, s state) error {
+	fail := func(err error) error { return fmt.Errorf("container %s: %w", s.ID, err) }
+	text, err := os.ReadFile(ociapi.NotePath(filepath.Dir(o.socket), s.Bundle))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // nothing was granted
+	}
+	var note ociapi.Note
+	if err == nil {
+		err = json.Unmarshal(text, &note)
+	}
+	if err != nil {
+		return fail(fmt.Errorf("reading what it was granted: %w", err))
+	}
+	root, err := rootfs.Open(note.Root)
+	if err != nil {
+		return fail(err)
+	}
+	defer root.Close()
+	// Without /etc/ld.so.preload only the environment is left, which a hook cannot set.
+	note.Grant.FixedImage = false
+	for _, m := range note.Grant.Mounts() {
+		if err := root.Mount(m); err != nil {
+			return fail(err)
+		}
+	}
+	return nil
+}

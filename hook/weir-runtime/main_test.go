@@ -1,0 +1,276 @@
+package main
+
+// Tests of the program as a container runtime calls it, with a script in runc's place: the test's own
+// binary is the program.
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/agent/control/ociapi"
+	"weir/agent/control/ociapi/ociapitest"
+	"weir/oci"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("WEIR_TEST_AS_PROGRAM") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// node is a machine with a script in runc's place, which writes its pid and arguments to a file.
+type node struct {
+	t        *testing.T
+	dir      string
+	program  string
+	settings string
+}
+
+func newNode(t *testing.T, socket string) *node {
+	dir := t.TempDir()
+	n := &node{t, dir, os.Args[0], filepath.Join(dir, "runtime.toml")}
+	script := "#!/bin/sh\necho $$ \"$@\" > " + dir + "/called\nexit 7\n"
+	n.write("bin/runc", script, 0o755)
+	n.write("runtime.toml", "runtime = \""+dir+"/bin/runc\"\ncontrol_socket = \""+socket+"\" # the agent's\n", 0o644)
+	return n
+}
+
+func (n *node) write(name, text string, mode os.FileMode) {
+	n.t.Helper()
+	path := filepath.Join(n.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) read(name string) string {
+	n.t.Helper()
+	text, err := os.ReadFile(filepath.Join(n.dir, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		n.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// call runs the program with a specification. called is what it called runc with; empty: it did not.
+func (n *node) call(spec string, args ...string) (called, stderr string) {
+	n.t.Helper()
+	n.write("b/config.json", spec, 0o644)
+	n.write("b/rootfs/etc/ld.so.preload", "/image.so\n", 0o644)
+	for _, name := range []string{"called", "log.json"} {
+		os.Remove(filepath.Join(n.dir, name))
+	}
+	command := exec.Command(n.program, args...)
+	command.Env = []string{"WEIR_TEST_AS_PROGRAM=1", settingsVariable + "=" + n.settings,
+		"PATH=" + filepath.Join(n.dir, "shadow") + ":" + filepath.Join(n.dir, "bin") + ":/usr/bin:/bin"}
+	var errors bytes.Buffer
+	command.Stderr = &errors
+	err := command.Run()
+	called = n.read("called")
+	if called == "" {
+		if command.ProcessState.ExitCode() != 1 {
+			n.t.Errorf("%v: neither passed on nor failed: %v, %s", args, err, errors.String())
+		}
+		return "", errors.String()
+	}
+	pid, rest, _ := strings.Cut(strings.TrimSpace(called), " ")
+	if command.ProcessState.ExitCode() != 7 || pid != itoa(command.Process.Pid) {
+		n.t.Errorf("%v: it is not the process that became runc: %v, %s", args, err, called)
+	}
+	return rest, errors.String()
+}
+
+func itoa(n int) string { text, _ := json.Marshal(n); return string(text) }
+
+func (n *node) create(spec string) (called, stderr string) {
+	return n.call(spec, "--root", "/r", "--log", n.dir+"/log.json", "--log-format", "json", "create", "--bundle", n.dir+"/b", "web")
+}
+
+func (n *node) created() string {
+	return "--root /r --log " + n.dir + "/log.json --log-format json create --bundle " + n.dir + "/b web"
+}
+
+var grant = oci.Grant{ID: "0123456789ab", SocketDir: "/run/weir/c/0123456789ab", LibraryDir: "/run/weir/lib/x",
+	PreloadFile: "/run/weir/c/0123456789ab/ld.so.preload", Hook: "/usr/bin/weir-hook", ControlSocket: "/run/weir/control.sock"}
+
+const (
+	plain  = `{"root": {"path":"rootfs"}, "x" : 1.0}`
+	asking = `{"root":{"path":"rootfs"},"process":{"env":[]},"annotations":{"weir/memory":"1GiB"}}`
+	gpu    = `{"root":{"path":"rootfs"},"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`
+)
+
+func TestPassesOthersUntouched(t *testing.T) {
+	agent := ociapitest.Start(t)
+	agent.Answer(ociapi.Prepared{Grant: &grant})
+	n := newNode(t, agent.Socket)
+	for _, spec := range []string{plain, "no JSON", `{"annotations":{"weir/memory":"1GiB","io.kubernetes.cri.container-type":"sandbox"}}`} {
+		if called, _ := n.create(spec); called != n.created() {
+			t.Errorf("called with %q", called)
+		}
+		if got := n.read("b/config.json"); got != spec {
+			t.Errorf("%s became %s", spec, got)
+		}
+	}
+	for _, args := range [][]string{{"state", "web"}, {"--root", "/r", "delete", "--force", "create"}, {"--version"}, {},
+		{"exec", "--process", "/p", "web"}} {
+		if called, _ := n.call(asking, args...); called != strings.Join(args, " ") {
+			t.Errorf("%v: called with %q", args, called)
+		}
+	}
+	if got := agent.Prepared(); len(got) > 0 {
+		t.Errorf("the agent was asked about %v", got)
+	}
+}
+
+func TestEditsWhatIsGranted(t *testing.T) {
+	agent := ociapitest.Start(t)
+	agent.Answer(ociapi.Prepared{Grant: &grant})
+	n := newNode(t, agent.Socket)
+	for _, spec := range []string{asking, gpu} {
+		if called, stderr := n.create(spec); called != n.created() {
+			t.Errorf("called with %q: %s", called, stderr)
+		}
+		want, err := oci.Edit([]byte(spec), grant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.read("b/config.json"); got != string(want) {
+			t.Errorf("%s became %s", spec, got)
+		}
+	}
+	first := agent.Prepared()[0]
+	if first.ID != "web" || first.Bundle != n.dir+"/b" || first.Preload != "/image.so\n" || first.Annotations["weir/memory"] != "1GiB" {
+		t.Errorf("%+v", first)
+	}
+	agent.Answer(ociapi.Prepared{Reason: "it has a GPU and no annotation of weir's"})
+	if called, _ := n.create(gpu); called != n.created() || n.read("b/config.json") != gpu {
+		t.Errorf("what passes was touched: %s", n.read("b/config.json"))
+	}
+}
+
+func TestRefusalIsSeen(t *testing.T) {
+	agent := ociapitest.Start(t)
+	agent.Refuse(`annotation "weir/memory": "x" is not a size`)
+	n := newNode(t, agent.Socket)
+	for _, spec := range []string{asking, gpu} {
+		called, stderr := n.create(spec)
+		const want = `weir: container web: annotation "weir/memory": "x" is not a size`
+		if called != "" || stderr != want+"\n" {
+			t.Errorf("called with %q, and said %q", called, stderr)
+		}
+		var line struct{ Level, Msg, Time string }
+		if err := json.Unmarshal([]byte(n.read("log.json")), &line); err != nil || line.Level != "error" || line.Msg != want {
+			t.Errorf("the log has %q, %v", n.read("log.json"), err)
+		}
+		if n.read("b/config.json") != spec {
+			t.Error("the specification was touched")
+		}
+	}
+}
+
+// Without an agent only those fail that asked.
+func TestNoAgent(t *testing.T) {
+	n := newNode(t, filepath.Join(t.TempDir(), "control.sock"))
+	if called, stderr := n.create(asking); called != "" || !strings.Contains(stderr, "container web: no agent answers at ") {
+		t.Errorf("called with %q, and said %q", called, stderr)
+	}
+	for _, spec := range []string{plain, gpu} {
+		if called, _ := n.create(spec); called != n.created() || n.read("b/config.json") != spec {
+			t.Errorf("%s: called with %q", spec, called)
+		}
+	}
+}
+
+func TestBrokenSettings(t *testing.T) {
+	agent := ociapitest.Start(t)
+	n := newNode(t, agent.Socket)
+	n.write("runtime.toml", "runtime = runc\n", 0o644)
+	if called, _ := n.create(plain); called != n.created() {
+		t.Errorf("called with %q", called)
+	}
+	if called, stderr := n.create(asking); called != "" || !strings.Contains(stderr, `runtime.toml:1: want KEY = "VALUE"`) {
+		t.Errorf("called with %q, and said %q", called, stderr)
+	}
+}
+
+// Under the name runc and first in PATH it finds the one behind it.
+func TestShadow(t *testing.T) {
+	n := newNode(t, "/nonexistent")
+	n.write("runtime.toml", "", 0o644)
+	text, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write("shadow/runc", string(text), 0o755)
+	n.program = filepath.Join(n.dir, "shadow/runc")
+	if called, stderr := n.call(plain, "create", "-b", n.dir+"/b", "web"); called != "create -b "+n.dir+"/b web" {
+		t.Errorf("called with %q: %s", called, stderr)
+	}
+	n.write("runtime.toml", "runtime = \""+n.program+"\"\n", 0o644)
+	if called, stderr := n.call(plain, "state", "web"); called != "" || !strings.Contains(stderr, "is weir-runtime itself") {
+		t.Errorf("called with %q: %s", called, stderr)
+	}
+	n.write("runtime.toml", "runtime = \"no-such-runtime\"\n", 0o644)
+	if called, stderr := n.call(plain, "state", "web"); called != "" || !strings.Contains(stderr, "there is no no-such-runtime in PATH") {
+		t.Errorf("called with %q: %s", called, stderr)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	usual := settings{"runc", "/run/weir/control.sock"}
+	for text, want := range map[string]settings{
+		"":                               usual,
+		"# x\n\n runtime = 'crun' # y\n": {"crun", usual.ControlSocket},
+		"control_socket=\"/a\\u0062\"\nruntime=\"/usr/bin/a#b\"": {"/usr/bin/a#b", "/ab"},
+	} {
+		if got, err := parseSettings(text, usual); got != want || err != nil {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"runtime":                   `1: want KEY = "VALUE"`,
+		"\nruntime = \"a":           `2: want KEY = "VALUE"`,
+		"runtime = 'a":              `1: want KEY = "VALUE"`,
+		"runtime = \"a\" b":         `1: want KEY = "VALUE"`,
+		"runtime = \"\"":            `1: runtime: "": want an absolute path`,
+		"runtime = \"./runc\"":      `1: runtime: "./runc": want an absolute path`,
+		"control_socket = \"here\"": `1: control_socket: "here": want an absolute path`,
+		"[runtime]":                 `1: want KEY = "VALUE"`,
+		"runtimes = \"x\"":          `1: unknown key "runtimes"; accepted: runtime, control_socket`,
+	} {
+		if _, err := parseSettings(text, usual); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestLogLine(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	if got := logLine(false, `a "b"`, at); got != `time="2026-01-02T03:04:05Z" level=error msg="a \"b\""`+"\n" {
+		t.Error(got)
+	}
+	if got := logLine(true, "a\n<b>", at); !json.Valid([]byte(got)) || strings.Count(got, "\n") != 1 {
+		t.Error(got)
+	}
+}
+
+func FuzzSettings(f *testing.F) {
+	f.Add("runtime = \"crun\" # x\ncontrol_socket = '/a'\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		read, err := parseSettings(text, settings{"runc", "/s"})
+		if err == nil && (read.Runtime == "" || !filepath.IsAbs(read.ControlSocket)) {
+			t.Errorf("%q: %+v", text, read)
+		}
+	})
+}
