@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"weir/agent/control/ociapi"
 )
 
 // SchemaVersion is the version of the JSON documents below. It rises with an incompatible change.
@@ -181,6 +183,10 @@ type Node interface {
 	StartRun(ctx context.Context, callerPID int, callerUID uint32, req RunRequest) (RunGrant, error)
 	EndRun(ctx context.Context, callerUID uint32, id string) error
 	ChangeCaps(ctx context.Context, ref string, change CapsChange) (CapsResult, error)
+	// Prepare, Register and Release are what container runtimes' helpers ask: see package ociapi.
+	Prepare(ctx context.Context, container ociapi.Container) (ociapi.Prepared, error)
+	Register(ctx context.Context, event ociapi.Event) error
+	Release(ctx context.Context, event ociapi.Event) error
 	// Events returns those after seq (0: all kept). With wait it blocks until there is one or ctx ends.
 	Events(ctx context.Context, afterSeq uint64, wait bool) ([]Event, error)
 }

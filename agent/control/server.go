@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/agent/control/ociapi"
 )
 
 // Server answers the CLI's requests from a Node. Only processes of the agent's own user and of
@@ -76,6 +78,9 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /v1/runs", s.startRun)
 	mux.HandleFunc("DELETE /v1/runs/{id}", s.endRun)
 	mux.HandleFunc("GET /v1/events", s.events)
+	mux.HandleFunc("POST "+ociapi.PreparePath, s.prepare)
+	mux.HandleFunc("POST "+ociapi.RegisterPath, s.told(s.node.Register))
+	mux.HandleFunc("POST "+ociapi.ReleasePath, s.told(s.node.Release))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, ok := r.Context().Value(peerKey{}).(peer)
 		if !ok || (caller.uid != s.uid && caller.uid != 0) {

@@ -58,8 +58,8 @@ func (c *container) listen() error {
 	path := c.node.run.socket(id)
 	temporary := path + ".new"
 	// Whoever has to reach the socket owns it, and nobody else may connect.
-	mode, foreign := os.FileMode(0o700), int(c.spec.UID) != os.Geteuid()
-	if foreign {
+	mode, foreign := os.FileMode(0o700), c.spec.OCI == nil && int(c.spec.UID) != os.Geteuid()
+	if foreign || c.spec.OCI != nil {
 		mode = 0o711
 	}
 	if err := ownDirectory(c.node.run.container(id), mode); err != nil {
@@ -80,6 +80,8 @@ func (c *container) listen() error {
 	c.listener.SetUnlinkOnClose(false) // who comes while no agent is there finds it closed
 	if foreign {
 		err = os.Lchown(temporary, int(c.spec.UID), -1)
+	} else if c.spec.OCI != nil { // any user of the container; who is of it, its identity decides
+		err = os.Chmod(temporary, 0o666)
 	}
 	if err == nil {
 		err = os.Rename(temporary, path)

@@ -22,10 +22,14 @@ import (
 // any of it, and a change of unused credit before it is made, together with what tells whether it
 // was.
 type container struct {
-	node     *Node
-	spec     store.Container // constant, but for the caps, which node.mu guards
+	node *Node
+	// spec is constant, but for the caps, which node.mu guards, and for what registration sets, once
+	// and under both locks.
+	spec     store.Container
 	identity identity
-	root     *proc.Handle // its weir run; nil if that had ended before this agent began
+	// root is its weir run, or its first process; nil if that had ended before this agent began, or
+	// is not there yet.
+	root     *proc.Handle
 	rootMark int32
 	listener *net.UnixListener
 
@@ -42,7 +46,7 @@ type container struct {
 	greeting map[*net.UnixConn]bool // connections that have not said HELLO
 	waiting  []*waiter
 	refused  int64
-	rootOver bool // its weir run has ended: it ends with its last session
+	rootOver bool // its root has ended: it ends with its last session
 	closed   bool // it has ended, or the agent is stopping
 	// retryTimed: waiting requests will be decided again when returnWait is over.
 	retryTimed bool
@@ -68,9 +72,9 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 	c := &container{
 		node:     n,
 		spec:     spec,
-		identity: descent{root: proc.NewAncestry(proc.ID{PID: spec.PID, Start: spec.Start}), uid: spec.UID},
+		identity: identityOf(spec),
 		root:     root,
-		rootOver: root == nil,
+		rootOver: root == nil && !spec.Prepared(),
 		page:     p,
 		sessions: make(map[proc.ID]*session),
 		holders:  make(map[ledger.Holder]*session),
@@ -89,6 +93,19 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		c.show(i)
 	}
 	return c, nil
+}
+
+// identityOf is how the processes of a container are known.
+func identityOf(spec store.Container) identity {
+	if spec.Identity == cgroupIdentity {
+		g := &grouped{}
+		if spec.OCI != nil && spec.OCI.Cgroup != nil {
+			g.group.Store((*proc.Cgroup)(spec.OCI.Cgroup))
+		}
+		return g
+	}
+	id := proc.ID{PID: spec.PID, Start: spec.Start}
+	return descent{root: proc.NewAncestry(id), id: id, uid: spec.UID}
 }
 
 // limitOf is the cap on a GPU in the ledger's terms.

@@ -17,6 +17,7 @@ import (
 
 	"weir/agent/control"
 	"weir/agent/session/sessiontest"
+	"weir/oci"
 )
 
 func TestMain(m *testing.M) {
@@ -72,6 +73,11 @@ func (d *fakeDevices) Processes(uuid string) (map[int]int64, error) {
 		listed[pid] = bytes
 	}
 	return listed, nil
+}
+
+// Nodes gives every GPU one device node, and one that all have in common.
+func (d *fakeDevices) Nodes(uuid string) ([]oci.Device, error) {
+	return []oci.Device{{Path: "/dev/fake-" + uuid[len(uuid)-1:], Major: 1}, {Path: "/dev/fakectl", Major: 2}}, nil
 }
 
 // fail has NVML fail from now on.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"weir/agent/control"
+	"weir/oci"
+	"weir/oci/policy"
 )
 
 // Devices is what a node must know of its GPUs; package device implements it.
@@ -18,6 +20,8 @@ type Devices interface {
 	// Processes returns the memory in bytes of each process that NVML lists on a GPU, by pid. An
 	// error, or nil, means that it cannot be told.
 	Processes(gpuUUID string) (map[int]int64, error)
+	// Nodes are the device nodes that a container needs to use a GPU; a simulated one has none.
+	Nodes(gpuUUID string) ([]oci.Device, error)
 }
 
 // MakeContext starts a process of the agent's own that makes one context on a GPU, and returns when
@@ -44,6 +48,9 @@ type Options struct {
 	CountContext     bool // contexts, code and limits count against caps; else they are only shown
 	EndUndeclared    bool // a process that holds undeclared GPU memory is killed; else only reported
 	PassIncompatible bool // who does not go with this agent runs without a cap; else it is refused
+
+	Policy policy.Policy // what containers of container runtimes are given
+	Hook   string        // the path of weir-hook; empty: no container runtime is served
 
 	// checkpoint, where a test sets it, is called between the steps of everything that must survive
 	// a kill of the agent.

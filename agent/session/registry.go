@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -115,6 +116,19 @@ func (n *Node) open(spec store.Container, root *proc.Handle) (*container, error)
 	return c, nil
 }
 
+// discard ends a container whose start failed after open. Called under mu.
+func (n *Node) discard(c *container) {
+	c.mu.Lock()
+	c.shut()
+	c.page.Close()
+	c.mu.Unlock()
+	c.identity.close()
+	delete(n.containers, c.spec.ID)
+	if err := errors.Join(n.save(), n.unfurnish(c.spec)); err != nil {
+		n.log.Error("a container that did not start is still kept", "error", err)
+	}
+}
+
 // begin opens the container's socket and watches its weir run.
 func (c *container) begin() error {
 	if err := c.listen(); err != nil {
@@ -158,11 +172,19 @@ func (c *container) rootEnded() {
 	}
 	c.rootOver = true
 	if living := len(c.sessions); living > 0 {
-		c.event("ending", c.spec.PID, "its weir run has ended; %d of its processes live on under "+
-			"its cap, new ones are refused", living)
+		c.event("ending", c.spec.PID, "its %s has ended; %d of its processes live on under "+
+			"its cap, new ones are refused", c.rootName(), living)
 	}
 	c.mu.Unlock()
 	c.node.retire(c)
+}
+
+// rootName is what the end of a container's root is the end of, for people.
+func (c *container) rootName() string {
+	if c.spec.Identity == cgroupIdentity {
+		return "first process"
+	}
+	return "weir run"
 }
 
 // retire ends a container whose weir run and sessions have all ended, and of whose memory nobody has
@@ -187,7 +209,7 @@ func (n *Node) retire(c *container) {
 	if err := n.save(); err != nil {
 		n.log.Error("an ended container is still kept", "container", c.spec.Name, "error", err)
 	}
-	if err := os.RemoveAll(n.run.container(c.spec.ID)); err != nil {
+	if err := n.unfurnish(c.spec); err != nil {
 		n.log.Warn("an ended container's directory is left", "error", err)
 	}
 	c.event("ended", c.spec.PID, "ended; %d allocations were refused", c.refused)

@@ -24,6 +24,7 @@ func (n *Node) rounds(ctx context.Context) {
 			n.round()
 		case <-inspect.C:
 			n.inspect()
+			n.dropUnstarted()
 		}
 	}
 }
@@ -76,14 +77,19 @@ func (n *Node) round() {
 
 // lookAround is one container's part of a round.
 func (c *container) lookAround(all []proc.Stat, byPID map[int]proc.Stat) {
+	members, err := c.identity.members(all)
+	if err != nil {
+		c.node.log.Warn("a container's processes cannot be listed", "container", c.spec.Name, "error", err)
+		return
+	}
+	inside := make(map[proc.ID]bool)
+	for _, st := range members {
+		inside[st.ID] = true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
-	}
-	inside := make(map[proc.ID]bool)
-	for _, st := range proc.Descendants(all, c.rootID()) {
-		inside[st.ID] = true
 	}
 	for _, s := range c.sessions {
 		st, there := byPID[s.process.PID]
@@ -94,7 +100,7 @@ func (c *container) lookAround(all []proc.Stat, byPID map[int]proc.Stat) {
 			c.detach(s, nil)
 		}
 		// A list of processes is not of one moment, so who seems outside is looked at once more.
-		if !s.left && !c.rootOver && !inside[s.process] && !proc.Descends(st.PID, c.rootID()) {
+		if !s.left && !c.rootOver && !inside[s.process] && !c.identity.has(st.ID) {
 			s.left = true
 			c.event("left", s.process.PID, "%s has left its container: it keeps what it has under "+
 				"the container's cap, and new processes of it are refused", s.program)
@@ -107,5 +113,3 @@ func (c *container) lookAround(all []proc.Stat, byPID map[int]proc.Stat) {
 		}
 	}
 }
-
-func (c *container) rootID() proc.ID { return proc.ID{PID: c.spec.PID, Start: c.spec.Start} }

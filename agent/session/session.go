@@ -144,7 +144,7 @@ func (c *container) admit(h *proc.Handle, uid uint32) *ending {
 	if former != nil && (end != nil || former.uid == uid) {
 		return end
 	}
-	err := errRunOver
+	err := c.errRootOver()
 	if end == nil {
 		err = c.identity.admit(h, uid)
 	}
@@ -155,14 +155,17 @@ func (c *container) admit(h *proc.Handle, uid uint32) *ending {
 	return nil
 }
 
-var errRunOver = errors.New("the container's weir run has ended")
+// errRootOver is why nobody new is admitted to a container whose root has ended.
+func (c *container) errRootOver() error {
+	return fmt.Errorf("the container's %s has ended", c.rootName())
+}
 
 // unwelcome says why a process with this former session, or none, is not to have one (again). Called
 // under mu.
 func (c *container) unwelcome(former *session) *ending {
 	switch {
 	case former == nil && c.rootOver:
-		return &ending{abi.CloseIdentity, errRunOver.Error()}
+		return &ending{abi.CloseIdentity, c.errRootOver().Error()}
 	case former != nil && former.forged:
 		return &ending{abi.ClosePage, "this process has forged its usage page before"}
 	}

@@ -471,6 +471,7 @@ func TestLeaving(t *testing.T) {
 	c := b.containers[grant.ID]
 	c.mu.Lock()
 	c.spec.PID, c.spec.Start = root.PID(), 0
+	c.identity = identityOf(c.spec)
 	c.mu.Unlock()
 	b.round()
 	b.round()

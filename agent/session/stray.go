@@ -34,10 +34,14 @@ func (n *Node) findStrays(containers []*container) {
 
 // findStrays looks into the container's processes that are not known to have the library.
 func (c *container) findStrays(all []proc.Stat) {
-	within := proc.Descendants(all, c.rootID())
+	within, err := c.identity.members(all)
+	if err != nil {
+		c.node.log.Warn("a container's processes cannot be listed", "container", c.spec.Name, "error", err)
+		return
+	}
 	var found []stray
 	for _, st := range c.unknown(within) {
-		why, loaded := whyStray(st.PID)
+		why, loaded := whyStray(st.PID, c.spec.Identity == cgroupIdentity)
 		switch {
 		case loaded:
 			c.mu.Lock()
@@ -71,7 +75,8 @@ func (c *container) unknown(within []proc.Stat) (list []proc.Stat) {
 	defer c.mu.Unlock()
 	for _, st := range within {
 		_, unfit := c.unfit[st.ID]
-		if st.PID == c.spec.PID || st.Zombie || st.Image == 0 || c.sessions[st.ID] != nil || unfit ||
+		run := c.spec.Identity == pathIdentity && st.PID == c.spec.PID // weir run itself
+		if run || st.Zombie || st.Image == 0 || c.sessions[st.ID] != nil || unfit ||
 			c.loaded[st.ID] == st.Image || proc.Age(st.Start) < loadTime {
 			continue
 		}
@@ -97,19 +102,20 @@ func (c *container) forgetDead(living map[proc.ID]bool) {
 	}
 }
 
-// whyStray says why no cap holds for a process; loaded if one does. Neither where it cannot be told.
-func whyStray(pid int) (why string, loaded bool) {
+// whyStray says why no cap holds for a process; loaded if one does. Neither where it cannot be told. In
+// a container that a container runtime started (mounted), agent and library are found by their places.
+func whyStray(pid int, mounted bool) (why string, loaded bool) {
 	there, err := proc.Maps(pid, "/libweir.so")
 	switch {
 	case err != nil: // ended meanwhile, or not to be looked into
 		return "", false
-	case there && deaf(pid):
+	case there && !mounted && deaf(pid):
 		return "WEIR_SOCKET was taken out of its environment, so the library in it does not find the " +
 			"agent and no cap holds for it", false
 	case there:
 		return "", true
 	}
-	return whyNotLoaded(pid), false
+	return whyNotLoaded(pid, mounted), false
 }
 
 // deaf tells a program that was started with the library and without its container's socket. One
@@ -120,10 +126,13 @@ func deaf(pid int) bool {
 }
 
 // whyNotLoaded says why the library is not in a process.
-func whyNotLoaded(pid int) string {
+func whyNotLoaded(pid int, mounted bool) string {
 	switch loaded, err := proc.HasLoader(pid); {
 	case err != nil:
 		return "it runs without the library, so no cap holds for it"
+	case loaded && mounted:
+		return "its loader does not read /etc/ld.so.preload, as that of musl does not, and it was started " +
+			"without LD_PRELOAD in its environment, so the library is not in it and no cap holds for it"
 	case loaded:
 		return "it was started without LD_PRELOAD in its environment, so the library is not " +
 			"in it and no cap holds for it"

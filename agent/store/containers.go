@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"weir/oci"
 )
 
 // containersSchema is the version of containers.json.
@@ -36,13 +38,36 @@ type Container struct {
 	Name      string    `json:"name"`
 	Namespace string    `json:"namespace"`
 	Identity  string    `json:"identity"`
-	PID       int       `json:"pid"`   // the process whose end ends the container
+	PID       int       `json:"pid"`   // the process whose end ends the container; 0: not there yet
 	Start     uint64    `json:"start"` // its start time, in clock ticks since boot
 	UID       uint32    `json:"uid"`
 	Command   []string  `json:"command"`
 	Started   time.Time `json:"started"`
 	Caps      Caps      `json:"caps"`
+	OCI       *OCI      `json:"oci,omitempty"` // nil: one of weir run
 }
+
+// OCI is what is kept of a container that a container runtime starts.
+type OCI struct {
+	ID         string       `json:"id"`     // the runtime's own
+	Bundle     string       `json:"bundle"` // names it as long as it is there
+	Root       string       `json:"root"`
+	Pod        string       `json:"pod"`
+	PodUID     string       `json:"pod_uid"`
+	Image      string       `json:"image"`
+	Devices    []oci.Device `json:"devices"`
+	FixedImage bool         `json:"fixed_image"`
+	Cgroup     *Cgroup      `json:"cgroup"` // nil: not known yet
+}
+
+// Cgroup is a control group of a hierarchy: that of version 2 where the controller is empty.
+type Cgroup struct {
+	Controller string `json:"controller"`
+	Path       string `json:"path"`
+}
+
+// Prepared tells whether the container has been granted what it asked for, and has not begun.
+func (c *Container) Prepared() bool { return c.OCI != nil && c.PID == 0 }
 
 type containersFile struct {
 	Schema     int         `json:"schema"`
@@ -133,7 +158,9 @@ func (c *Container) check() error {
 		return errors.New("the id is not 12 hexadecimal digits")
 	case c.Name == "":
 		return errors.New("it has no name")
-	case c.PID <= 0:
+	case c.OCI != nil && !filepath.IsAbs(c.OCI.Bundle):
+		return errors.New("it has no bundle")
+	case c.PID <= 0 && !c.Prepared():
 		return fmt.Errorf("its pid is %d", c.PID)
 	case c.Caps.MemoryBytes != nil && *c.Caps.MemoryBytes <= 0:
 		return fmt.Errorf("its memory cap is %d", *c.Caps.MemoryBytes)

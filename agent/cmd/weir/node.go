@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,6 +17,8 @@ import (
 	"weir/agent/device"
 	"weir/agent/session"
 	"weir/cgo/lib"
+	"weir/oci"
+	"weir/oci/policy"
 )
 
 // openedNode is a node with its GPUs.
@@ -50,11 +54,27 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 		CountContext:     settings.CountContext,
 		EndUndeclared:    settings.EndUndeclared,
 		PassIncompatible: settings.PassIncompatible,
+
+		Policy: policy.Policy{UnaskedGPU: settings.UnaskedGPU, Rules: settings.Rules},
+		Hook:   hookBeside(),
 	})
 	if err != nil {
 		return nil, errors.Join(err, devices.Close())
 	}
 	return &openedNode{node, devices, summary}, nil
+}
+
+// hookBeside is the path of weir-hook, which is installed beside this program; empty if it is not.
+func hookBeside() string {
+	program, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	hook := filepath.Join(filepath.Dir(program), "weir-hook")
+	if info, err := os.Stat(hook); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return hook
 }
 
 func (n *openedNode) close() error { return n.devices.Close() }
@@ -108,4 +128,14 @@ func (d nodeDevices) GPUs() ([]control.GPU, error) {
 		list = append(list, entry)
 	}
 	return list, nil
+}
+
+// Nodes are a GPU's device nodes.
+func (d nodeDevices) Nodes(gpuUUID string) ([]oci.Device, error) {
+	nodes, err := d.Devices.Nodes(gpuUUID)
+	var list []oci.Device
+	for _, node := range nodes {
+		list = append(list, oci.Device(node))
+	}
+	return list, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/agent/control"
+	"weir/agent/control/ociapi"
 )
 
 // Node keeps containers and events as a test puts them there. Its fields are read and written
@@ -24,6 +25,9 @@ type Node struct {
 	Runs     []Run
 	Ended    []string
 	Changes  []control.CapsChange
+	Asked    []ociapi.Container // by Prepare, which answers Prepared
+	Prepared ociapi.Prepared
+	Told     []ociapi.Event // by Register and Release
 	appended chan struct{}
 }
 
@@ -135,6 +139,25 @@ func (n *Node) ChangeCaps(
 		Name: n.List[at].Name, Before: before, After: after, GPUs: n.List[at].GPUs, Message: n.Note,
 	}, nil
 }
+
+// Prepare notes the call and returns Prepared.
+func (n *Node) Prepare(_ context.Context, container ociapi.Container) (ociapi.Prepared, error) {
+	n.Lock()
+	defer n.Unlock()
+	n.Asked = append(n.Asked, container)
+	return n.Prepared, n.Fail
+}
+
+// Register notes the call.
+func (n *Node) Register(_ context.Context, event ociapi.Event) error {
+	n.Lock()
+	defer n.Unlock()
+	n.Told = append(n.Told, event)
+	return n.Fail
+}
+
+// Release notes the call.
+func (n *Node) Release(ctx context.Context, event ociapi.Event) error { return n.Register(ctx, event) }
 
 // Append adds an event, numbered, and wakes those who wait.
 func (n *Node) Append(event control.Event) {

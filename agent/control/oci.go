@@ -1,0 +1,51 @@
+// The requests of container runtimes' helpers, which package ociapi describes.
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"weir/agent/control/ociapi"
+)
+
+func (s *Server) prepare(w http.ResponseWriter, r *http.Request) {
+	var container ociapi.Container
+	var prepared ociapi.Prepared
+	err := readFacts(r, &container)
+	if err == nil {
+		prepared, err = s.node.Prepare(r.Context(), container)
+	}
+	prepared.SchemaVersion = SchemaVersion
+	s.answer(w, r, prepared, err)
+}
+
+// told makes a handler of what is told of a container.
+func (s *Server) told(node func(context.Context, ociapi.Event) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var event ociapi.Event
+		err := readFacts(r, &event)
+		if err == nil {
+			err = node(r.Context(), event)
+		}
+		s.answer(w, r, struct {
+			SchemaVersion int `json:"schema_version"`
+		}{SchemaVersion}, err)
+	}
+}
+
+// readFacts reads what is told of a container. Unlike limits, facts that this agent does not know may be
+// left out: a helper of another version must not keep containers from starting.
+func readFacts(r *http.Request, into any) error {
+	caller := r.Context().Value(peerKey{}).(peer)
+	if caller.pid <= 0 {
+		return fmt.Errorf("%w: the caller is in another pid namespace than the agent, so pids mean others",
+			ErrPermission)
+	}
+	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+		return fmt.Errorf("%w: request: %v", ErrInvalid, err)
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+// Tests of the requests of container runtimes' helpers, by their own small client.
+
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weir/agent/control"
+	"weir/agent/control/ociapi"
+	"weir/oci"
+)
+
+func TestHelpersRoundTrips(t *testing.T) {
+	node := sample()
+	node.Prepared = ociapi.Prepared{Reason: "r", Grant: &oci.Grant{ID: "0123", Devices: []oci.Device{{Path: "/dev/x", Major: 1}}}}
+	client := ociapi.Client{Socket: serve(t, node)}
+	asked := ociapi.Container{ID: "web", Bundle: "/b", PID: 5, Annotations: map[string]string{"weir/memory": "1GiB"}, Preload: "/a.so\n"}
+	got, err := client.Prepare(asked)
+	want := node.Prepared
+	want.SchemaVersion = control.SchemaVersion
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+	if diff := cmp.Diff([]ociapi.Container{asked}, node.Asked); diff != "" {
+		t.Error(diff)
+	}
+	event := ociapi.Event{GrantID: "0123", Bundle: "/b", PID: 5}
+	if err := errors.Join(client.Register(event), client.Release(event)); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]ociapi.Event{event, event}, node.Told); diff != "" {
+		t.Error(diff)
+	}
+	node.Lock()
+	node.Fail = fmt.Errorf("%w: annotation \"weir/memory\": no size", control.ErrInvalid)
+	node.Unlock()
+	var refusal *ociapi.Refusal
+	if _, err := client.Prepare(asked); !errors.As(err, &refusal) || refusal.Reason != `annotation "weir/memory": no size` {
+		t.Errorf("%v", err)
+	}
+}
+
+// A helper of a later version may tell more: that keeps no container from starting.
+func TestHelpersOfOtherVersions(t *testing.T) {
+	node := sample()
+	socket := serve(t, node)
+	status, body := raw(t, socket, "POST", ociapi.PreparePath, `{"id":"web","colour":"red"}`)
+	if status != http.StatusOK || len(node.Asked) != 1 {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := raw(t, socket, "POST", ociapi.PreparePath, `{"id":7}`); status != http.StatusBadRequest || !strings.Contains(body, "request: ") {
+		t.Errorf("%d %s", status, body)
+	}
+}

@@ -1,0 +1,287 @@
+package session
+
+// Containers that a container runtime starts: what they are given, how they begin and end. Between the
+// preparation, which names the container's directory to the runtime, and the registration of its first
+// process nobody is admitted to it.
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"weir/agent/control"
+	"weir/agent/control/ociapi"
+	"weir/agent/session/proc"
+	"weir/agent/store"
+	"weir/oci"
+	"weir/oci/annotation"
+	"weir/oci/policy"
+)
+
+// startWait is how long a container may take from its preparation to its first process.
+const startWait = 2 * time.Minute
+
+// Prepare decides what becomes of a container that is about to start, and makes what it is granted. Of
+// one with a pid the first process is there already, and is registered. Asking again about the same
+// bundle gives the same grant.
+func (n *Node) Prepare(_ context.Context, asked ociapi.Container) (ociapi.Prepared, error) {
+	if err := n.checkRuntime(asked); err != nil {
+		return ociapi.Prepared{}, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.byBundle(asked.Bundle)
+	if c == nil {
+		decision, err := n.decide(asked)
+		if err != nil {
+			return ociapi.Prepared{}, err
+		}
+		if decision.Action == policy.Pass {
+			n.passed(asked, decision.Reason)
+			return ociapi.Prepared{Reason: decision.Reason}, nil
+		}
+		if c, err = n.prepare(asked, decision); err != nil {
+			return ociapi.Prepared{}, fmt.Errorf("preparing container %s: %w", asked.Name, err)
+		}
+	}
+	grant := n.grant(c.spec)
+	if asked.PID > 0 {
+		err := n.leaveNote(c.spec, grant)
+		if err == nil && c.spec.Prepared() {
+			err = n.register(c, asked.PID)
+		}
+		if err != nil {
+			return ociapi.Prepared{}, err
+		}
+	}
+	return ociapi.Prepared{Grant: &grant}, nil
+}
+
+// checkRuntime refuses what no container runtime would ask.
+func (n *Node) checkRuntime(asked ociapi.Container) error {
+	switch {
+	case os.Geteuid() != 0:
+		return fmt.Errorf("%w: this agent runs as user %d; container runtimes need one that runs as root",
+			control.ErrPermission, os.Geteuid())
+	case n.opts.Hook == "":
+		return fmt.Errorf("%w: the agent has found no weir-hook beside its own program; install it there, and "+
+			"restart the agent", control.ErrUnsupported)
+	case !filepath.IsAbs(asked.Bundle) || !filepath.IsAbs(asked.Root):
+		return fmt.Errorf("%w: bundle %q, root %q: want absolute paths", control.ErrInvalid, asked.Bundle, asked.Root)
+	case asked.ID == "" || asked.PID < 0:
+		return fmt.Errorf("%w: a container without id, or with pid %d", control.ErrInvalid, asked.PID)
+	}
+	return nil
+}
+
+// decide applies the configuration to what is asked. A refusal is an error for the user.
+func (n *Node) decide(asked ociapi.Container) (policy.Decision, error) {
+	request, err := annotation.Parse(asked.Annotations, asked.Name)
+	if err != nil {
+		return policy.Decision{}, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+	}
+	node := policy.Node{}
+	for _, g := range n.gpus {
+		node.GPUs = append(node.GPUs, policy.GPU{Name: g.name, UUID: g.uuid, MemoryBytes: g.known.MemoryBytes})
+	}
+	decision := policy.Decide(request, n.opts.Policy,
+		policy.Container{Namespace: asked.Namespace, Image: asked.Image, HasGPU: asked.HasGPU}, node)
+	if decision.Action == policy.Refuse {
+		return decision, fmt.Errorf("%w: %s", control.ErrInvalid, decision.Reason)
+	}
+	return decision, nil
+}
+
+// passed says that a container with a GPU runs without a cap. Called under mu.
+func (n *Node) passed(asked ociapi.Container, reason string) {
+	if reason != "" {
+		n.events.Add(control.Event{Type: "unenforced", Container: asked.Name, Namespace: asked.Namespace,
+			PID: asked.PID, Message: "started without a cap: " + reason})
+	}
+}
+
+// prepare makes the container. Called under mu.
+func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*container, error) {
+	var devices []oci.Device
+	for _, uuid := range decision.GPUs {
+		nodes, err := n.opts.Devices.Nodes(uuid)
+		if err != nil {
+			return nil, fmt.Errorf("GPU %s: %w", uuid, err)
+		}
+		devices = append(devices, nodes...)
+	}
+	caps := control.Caps{MemoryBytes: decision.Limits.Memory, SwapBytes: decision.Limits.Swap,
+		Weight: decision.Limits.Weight}
+	spec := store.Container{
+		ID: n.newContainerID(), Name: n.freeName(containerName(asked)), Namespace: asked.Namespace,
+		Identity: cgroupIdentity, Started: n.opts.Now(), Caps: store.Caps(caps), Command: []string{},
+		OCI: &store.OCI{ID: asked.ID, Bundle: filepath.Clean(asked.Bundle), Root: asked.Root, Pod: asked.Pod,
+			PodUID: asked.PodUID, Image: asked.Image, Devices: unique(devices), FixedImage: asked.FixedImage},
+	}
+	c, err := n.open(spec, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.furnish(spec, asked.Preload); err != nil {
+		n.discard(c)
+		return nil, err
+	}
+	c.event("prepared", 0, "prepared with %s", n.describeCaps(spec.Caps))
+	later := notYet(caps)
+	if decision.Limits.Report == annotation.ReportVirtual {
+		later = strings.Join(nonEmpty(later, "weir/report=virtual is kept, but not enforced by this version"), "; ")
+	}
+	if later != "" {
+		c.event("unenforced", 0, "%s", later)
+	}
+	return c, nil
+}
+
+// containerName is a name as `weir ps` shows it.
+func containerName(asked ociapi.Container) string {
+	name := strings.TrimLeft(notInNames.ReplaceAllString(asked.Name, "-"), "._-")
+	if name = name[:min(len(name), nameBytesMax)]; name == "" {
+		return "container"
+	}
+	return name
+}
+
+// unique drops device nodes that several GPUs have in common.
+func unique(devices []oci.Device) (list []oci.Device) {
+	seen := make(map[string]bool)
+	for _, d := range devices {
+		if !seen[d.Path] {
+			seen[d.Path] = true
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// Register says that the first process of a prepared container is there. It is the caller, as root, who
+// is believed which one that is.
+func (n *Node) Register(_ context.Context, event ociapi.Event) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.named(event)
+	if c == nil {
+		return fmt.Errorf("%w: a container that the agent has not prepared, or has given up after %v; start it again",
+			control.ErrNotFound, startWait)
+	}
+	if !c.spec.Prepared() {
+		return fmt.Errorf("%w: container %s has process %d as its first already", control.ErrConflict, c.spec.Name,
+			c.spec.PID)
+	}
+	return n.register(c, event.PID)
+}
+
+// register takes hold of a container's first process. Called under mu.
+func (n *Node) register(c *container, pid int) error {
+	fail := func(err error) error { return fmt.Errorf("registering container %s: %w", c.spec.Name, err) }
+	root, err := proc.OpenPID(pid)
+	if err != nil {
+		return fail(fmt.Errorf("process %d: %w", pid, err))
+	}
+	group, err := ownGroup(pid)
+	if err == nil && root.Ended() {
+		err = proc.ErrGone
+	}
+	if err != nil {
+		root.Close()
+		return fail(fmt.Errorf("process %d: %w", pid, err))
+	}
+	prepared, begun := c.spec.OCI, *c.spec.OCI
+	begun.Cgroup = (*store.Cgroup)(&group)
+	c.root = root
+	c.setRoot(root.ID, &begun)
+	if err = n.save(); err == nil {
+		c.rootMark, err = n.watcher.add(root, c.rootEnded)
+	}
+	if err != nil {
+		c.root = nil
+		c.setRoot(proc.ID{}, prepared)
+		root.Close()
+		return fail(err)
+	}
+	c.identity.(*grouped).group.Store(&group)
+	c.event("started", pid, "started in the control group %s", group.Path)
+	return nil
+}
+
+// setRoot notes which process a container's first one is. Called under node.mu.
+func (c *container) setRoot(id proc.ID, kept *store.OCI) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spec.PID, c.spec.Start, c.spec.OCI = id.PID, id.Start, kept
+}
+
+// ownGroup is a process's control group, which must not be the agent's own, too: everybody would be
+// in it.
+func ownGroup(pid int) (proc.Cgroup, error) {
+	group, err := proc.CgroupOf(pid)
+	if err != nil {
+		return group, err
+	}
+	has, err := group.Has(os.Getpid())
+	if has {
+		err = fmt.Errorf("its control group %s is the agent's, too", group.Path)
+	}
+	return group, err
+}
+
+// Release says that a container has ended. One that is not known needs nothing.
+func (n *Node) Release(_ context.Context, event ociapi.Event) error {
+	n.mu.Lock()
+	c := n.named(event)
+	n.mu.Unlock()
+	if c != nil {
+		c.rootEnded()
+	}
+	return nil
+}
+
+// dropUnstarted gives up containers that were prepared and never began.
+func (n *Node) dropUnstarted() {
+	n.mu.Lock()
+	var late []*container
+	for _, c := range n.containers {
+		if c.spec.Prepared() && n.opts.Now().Sub(c.spec.Started) > startWait {
+			late = append(late, c)
+		}
+	}
+	n.mu.Unlock()
+	for _, c := range late {
+		c.event("unstarted", 0, "prepared, and not started within %v", startWait)
+		c.rootEnded()
+	}
+}
+
+// named is the container that an event is about, or nil. Called under mu.
+func (n *Node) named(event ociapi.Event) *container {
+	if event.GrantID == "" {
+		return n.byBundle(event.Bundle)
+	}
+	if c := n.containers[event.GrantID]; c != nil && c.spec.OCI != nil {
+		return c
+	}
+	return nil
+}
+
+// byBundle is the living container of a bundle, or nil. Called under mu.
+func (n *Node) byBundle(bundle string) *container {
+	for _, c := range n.containers {
+		if c.spec.OCI == nil || c.spec.OCI.Bundle != filepath.Clean(bundle) {
+			continue
+		}
+		c.mu.Lock()
+		over := c.rootOver || c.closed
+		c.mu.Unlock()
+		if !over {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+package session
+
+// Tests of containers that a container runtime starts: their grants, their identity by control group,
+// their beginnings and ends. The runtime is the test.
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weir/agent/config"
+	"weir/agent/control"
+	"weir/agent/control/ociapi"
+	"weir/agent/session/sessiontest"
+	"weir/oci"
+	"weir/oci/policy"
+)
+
+// hooked makes the agent one that serves container runtimes.
+func hooked(o *Options) { o.Hook = "/usr/bin/weir-hook" }
+
+// asking is a container that asks for a cap.
+func asking(id, memory string) ociapi.Container {
+	return ociapi.Container{ID: id, Bundle: "/bundles/" + id, Name: id, Namespace: "default", Root: "/bundles/" + id + "/rootfs",
+		Annotations: map[string]string{"weir/memory": memory}, Preload: "/image.so\n"}
+}
+
+// granted prepares a container.
+func (b *bench) granted(asked ociapi.Container) oci.Grant {
+	b.t.Helper()
+	prepared, err := b.Prepare(b.t.Context(), asked)
+	if err != nil || prepared.Grant == nil {
+		b.t.Fatalf("%+v, %v", prepared, err)
+	}
+	return *prepared.Grant
+}
+
+// groups makes a directory for control groups, of a hierarchy that is used where there are several.
+func groups(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root's agent serves container runtimes")
+	}
+	for _, hierarchy := range []string{"unified", "", "devices", "pids"} {
+		dir := filepath.Join("/sys/fs/cgroup", hierarchy, "weir-test-"+strconv.Itoa(os.Getpid())+"-"+strings.ToLower(t.Name()))
+		if _, err := os.Stat(filepath.Join(filepath.Dir(dir), "cgroup.procs")); err != nil || os.Mkdir(dir, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() { removeGroup(t, dir) })
+		return dir
+	}
+	t.Skip("no control group can be made here")
+	return ""
+}
+
+// removeGroup removes a control group once the kernel has seen its processes end.
+func removeGroup(t *testing.T, dir string) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if err := os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+			return
+		} else if time.Now().After(deadline) {
+			t.Errorf("a control group is left: %v", err)
+			return
+		}
+	}
+}
+
+// inGroup starts a process in a control group, which is made where it is missing.
+func inGroup(t *testing.T, dir string) *sessiontest.Process {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		t.Cleanup(func() { removeGroup(t, dir) })
+	}
+	p := sessiontest.Start(t)
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(p.PID())), 0); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (b *bench) register(grant oci.Grant, p *sessiontest.Process) {
+	b.t.Helper()
+	if err := b.Register(b.t.Context(), ociapi.Event{GrantID: grant.ID, PID: p.PID()}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) gone(grant oci.Grant) {
+	b.t.Helper()
+	b.eventually("the container is gone", func() bool {
+		_, err := b.Container(b.t.Context(), grant.ID)
+		_, dirErr := os.Stat(grant.SocketDir)
+		return errors.Is(err, control.ErrNotFound) && errors.Is(dirErr, fs.ErrNotExist)
+	})
+}
+
+func socketOf(grant oci.Grant) string { return filepath.Join(grant.SocketDir, "agent.sock") }
+
+func TestRuntimeContainer(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	grant := b.granted(asking("web", "4MiB"))
+	early := inGroup(t, filepath.Join(dir, "early"))
+	if _, err := early.Do("hello %s", socketOf(grant)); err == nil {
+		t.Error("a process was admitted before the container's first one")
+	}
+	first := inGroup(t, filepath.Join(dir, "web"))
+	b.register(grant, first)
+	first.Must("hello %s", socketOf(grant))
+	first.Must("alloc 0 %d", 3*mib)
+	second := inGroup(t, filepath.Join(dir, "web")) // as `ctr task exec` starts one: no child of the first
+	second.Must("hello %s", socketOf(grant))
+	if _, err := second.Do("alloc 0 %d", 2*mib); err == nil {
+		t.Error("the cap does not hold for what is exec'd")
+	}
+	second.Must("alloc 0 %d", mib)
+	b.wantEvent("denied")
+	c := b.container(grant.ID)
+	if c.Name != "web" || c.Namespace != "default" || c.Identity != "cgroup" || c.PID != first.PID() || c.State != "running" {
+		t.Errorf("%+v", c)
+	}
+	for name, p := range map[string]*sessiontest.Process{"another group": early, "none": sessiontest.Start(t)} {
+		if _, err := p.Do("hello %s", socketOf(grant)); err == nil {
+			t.Errorf("a process of %s was admitted", name)
+		}
+	}
+	b.wantEvent("refused", "is not in the container's control group")
+	if err := b.Release(t.Context(), ociapi.Event{GrantID: grant.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inGroup(t, filepath.Join(dir, "web")).Do("hello %s", socketOf(grant)); err == nil {
+		t.Error("a process was admitted after the container's end")
+	}
+	if got := b.used(grant.ID); got != 4*mib {
+		t.Errorf("what lives on holds %d", got)
+	}
+	first.Kill()
+	second.Kill()
+	b.gone(grant)
+}
+
+func TestGrantIsFurnished(t *testing.T) {
+	groups(t)
+	b := start(t, hooked)
+	grant := b.granted(asking("web", "1GiB"))
+	for path, want := range map[string]fs.FileMode{
+		grant.SocketDir: fs.ModeDir | 0o711, socketOf(grant): fs.ModeSocket | 0o666, grant.PreloadFile: 0o644,
+		grant.SocketDir + "/lib": fs.ModeDir | 0o755, grant.LibraryDir + "/libweir.so": 0o555,
+	} {
+		if info, err := os.Lstat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v; want %v", path, info, err, want)
+		}
+	}
+	text, err := os.ReadFile(grant.PreloadFile)
+	if err != nil || string(text) != "/run/weir/lib/libweir.so\n/image.so\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if want := []oci.Device{{Path: "/dev/fake-1", Major: 1}, {Path: "/dev/fakectl", Major: 2}}; !cmp.Equal(grant.Devices, want) {
+		t.Errorf("%v", grant.Devices)
+	}
+	if diff := cmp.Diff(grant, b.granted(asking("web", "1GiB"))); diff != "" {
+		t.Errorf("asked again: %s", diff)
+	}
+	fixed := asking("fixed", "1GiB")
+	fixed.FixedImage = true
+	if grant := b.granted(fixed); grant.PreloadFile != "" || !grant.FixedImage {
+		t.Errorf("%+v", grant)
+	}
+	two := asking("two", "1GiB")
+	two.Annotations["weir/count"] = "2"
+	if grant := b.granted(two); len(grant.Devices) != 3 {
+		t.Errorf("%v", grant.Devices)
+	}
+	served := asking("served", "1GiB")
+	served.HasGPU = true
+	if grant := b.granted(served); len(grant.Devices) != 0 {
+		t.Errorf("%v", grant.Devices)
+	}
+	if _, err := oci.Edit([]byte("{}"), grant); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPrepareRefuses(t *testing.T) {
+	groups(t)
+	most := int64(8 << 30)
+	b := start(t, hooked, func(o *Options) {
+		o.Policy = policy.Policy{UnaskedGPU: config.UnaskedRefuse,
+			Rules: []config.ContainerRule{{Namespace: "default", Image: "*", MemoryMax: &most}}}
+	})
+	unasked := asking("web", "")
+	unasked.Annotations, unasked.HasGPU = nil, true
+	relative := asking("web", "1GiB")
+	relative.Bundle = "bundle"
+	for want, asked := range map[string]ociapi.Container{
+		`annotation "weir/memory": "x" is not a size`:   asking("web", "x"),
+		`weir/memory: 9GiB is over the ceiling of 8GiB`: asking("web", "9GiB"),
+		`unasked_gpu = "refuse"`:                        unasked,
+		"want absolute paths":                           relative,
+		"a container without id":                        {Bundle: "/b", Root: "/r"},
+	} {
+		if _, err := b.Prepare(t.Context(), asked); !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	nothing := asking("web", "")
+	nothing.Annotations = nil
+	if got, err := b.Prepare(t.Context(), nothing); err != nil || got.Grant != nil || got.Reason != "" {
+		t.Errorf("a container without a GPU: %+v, %v", got, err)
+	}
+	if list, err := b.Containers(t.Context()); err != nil || len(list) > 0 {
+		t.Errorf("left are %v, %v", list, err)
+	}
+	none := start(t)
+	if _, err := none.Prepare(t.Context(), asking("web", "1GiB")); !errors.Is(err, control.ErrUnsupported) {
+		t.Errorf("without a hook: %v", err)
+	}
+}
+
+func TestUnaskedPassesAndIsShown(t *testing.T) {
+	groups(t)
+	b := start(t, hooked)
+	unasked := asking("web", "")
+	unasked.Annotations, unasked.HasGPU = nil, true
+	got, err := b.Prepare(t.Context(), unasked)
+	if err != nil || got.Grant != nil || got.Reason == "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	b.wantEvent("unenforced", "started without a cap")
+}
+
+func TestRegisterRefuses(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	grant := b.granted(asking("web", "1GiB"))
+	bare := sessiontest.Start(t)
+	if err := b.Register(t.Context(), ociapi.Event{GrantID: grant.ID, PID: bare.PID()}); err == nil {
+		t.Error("a process in the agent's own control group was taken for a container")
+	}
+	if err := b.Register(t.Context(), ociapi.Event{GrantID: grant.ID, PID: 1 << 22}); err == nil {
+		t.Error("a process that is not there was registered")
+	}
+	if err := b.Register(t.Context(), ociapi.Event{GrantID: "0123", PID: bare.PID()}); !errors.Is(err, control.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+	first := inGroup(t, filepath.Join(dir, "web"))
+	b.register(grant, first)
+	if err := b.Register(t.Context(), ociapi.Event{Bundle: "/bundles/web", PID: bare.PID()}); !errors.Is(err, control.ErrConflict) {
+		t.Errorf("%v", err)
+	}
+	run := b.run(mib)
+	if err := b.Release(t.Context(), ociapi.Event{GrantID: run.ID}); err != nil {
+		t.Error(err)
+	}
+	if got := b.container(run.ID).State; got != "running" {
+		t.Errorf("a container of weir run was released: %s", got)
+	}
+}
+
+// The end of the first process is the container's, whether or not a hook tells of it.
+func TestFirstProcessEnds(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	grant := b.granted(asking("web", "4MiB"))
+	first := inGroup(t, filepath.Join(dir, "web"))
+	b.register(grant, first)
+	first.Kill()
+	b.gone(grant)
+	again := b.granted(asking("web", "4MiB")) // the same bundle, as after a restart policy's restart
+	if again.ID == grant.ID {
+		t.Error("an ended container's grant was given again")
+	}
+}
+
+func TestUnstartedIsGivenUp(t *testing.T) {
+	groups(t)
+	var ahead atomic.Int64
+	b := start(t, hooked, func(o *Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	grant := b.granted(asking("web", "4MiB"))
+	b.dropUnstarted()
+	b.container(grant.ID)
+	ahead.Store(int64(startWait + time.Second))
+	b.gone(grant)
+	b.wantEvent("unstarted")
+	if err := b.Register(t.Context(), ociapi.Event{GrantID: grant.ID, PID: os.Getpid()}); !errors.Is(err, control.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A new agent goes on with containers in each state, and releases what has ended meanwhile.
+func TestRuntimeContainersSurvive(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	grants := map[string]oci.Grant{}
+	processes := map[string]*sessiontest.Process{}
+	for _, name := range []string{"prepared", "running", "ended"} {
+		grants[name] = b.granted(asking(name, "4MiB"))
+		processes[name] = inGroup(t, filepath.Join(dir, name))
+	}
+	for _, name := range []string{"running", "ended"} {
+		b.register(grants[name], processes[name])
+	}
+	running := processes["running"]
+	running.Must("hello %s", socketOf(grants["running"]))
+	running.Must("alloc 0 %d", 3*mib)
+	b.end()
+	processes["ended"].Kill()
+	b.begin()
+	b.gone(grants["ended"])
+	running.Must("again")
+	if _, err := running.Do("alloc 0 %d", 2*mib); err == nil {
+		t.Error("the cap does not hold after the restart")
+	}
+	exec := inGroup(t, filepath.Join(dir, "running"))
+	exec.Must("hello %s", socketOf(grants["running"]))
+	if diff := cmp.Diff(grants["prepared"], b.granted(asking("prepared", "4MiB"))); diff != "" {
+		t.Error(diff)
+	}
+	b.register(grants["prepared"], processes["prepared"])
+	processes["prepared"].Must("hello %s", socketOf(grants["prepared"]))
+}
+
+// One container's process at another's socket, and one that moves to another control group.
+func TestStrangersAtTheSocket(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	one, other := b.granted(asking("one", "4MiB")), b.granted(asking("other", "4MiB"))
+	inOne, inOther := inGroup(t, filepath.Join(dir, "one")), inGroup(t, filepath.Join(dir, "other"))
+	b.register(one, inOne)
+	b.register(other, inOther)
+	if _, err := inOne.Do("hello %s", socketOf(other)); err == nil {
+		t.Error("a process was admitted to another's container")
+	}
+	inOne.Must("hello %s", socketOf(one))
+	inOne.Must("alloc 0 %d", mib)
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(inOne.PID())), 0); err != nil {
+		t.Fatal(err)
+	}
+	b.round()
+	b.wantEvent("left")
+	if got := b.used(one.ID); got != mib {
+		t.Errorf("who has left holds %d", got)
+	}
+}
+
+// The hook that injects by itself finds a note, for as long as the container is there.
+func TestNoteForTheHook(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	first := inGroup(t, filepath.Join(dir, "web"))
+	asked := asking("web", "4MiB")
+	asked.PID = first.PID()
+	grant := b.granted(asked)
+	note := ociapi.NotePath(b.opts.RunDir, asked.Bundle)
+	if info, err := os.Stat(note); err != nil || info.Mode() != 0o644 {
+		t.Errorf("%v, %v", info, err)
+	}
+	first.Must("hello %s", socketOf(grant))
+	b.restart()
+	if _, err := os.Stat(note); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	first.Kill()
+	b.gone(grant)
+	if _, err := os.Stat(note); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a note is left: %v", err)
+	}
+}
