@@ -22,7 +22,7 @@ type Facts struct {
 	HasGPU bool
 	// RootPath is its root file system: a path, from the bundle where it is not absolute.
 	RootPath string
-	// PreloadSource is the file that is mounted over its /etc/ld.so.preload.
+	// PreloadSource is the file, not of weir's, that is mounted over its /etc/ld.so.preload.
 	PreloadSource string
 	// Mounted are the places at which something is mounted.
 	Mounted     []string
@@ -80,13 +80,17 @@ func Look(spec []byte, nvidiaRuntime bool) (Facts, error) {
 	for _, m := range s.Mounts {
 		facts.HasGPU = facts.HasGPU || isGPU(m.Destination)
 		facts.Mounted = append(facts.Mounted, clean(m.Destination))
-		if clean(m.Destination) == PreloadPlace {
+		if clean(m.Destination) == PreloadPlace && !ofBefore(m.Source, s.Annotations[Marker]) {
 			facts.PreloadSource = m.Source
 		}
 	}
 	facts.HasGPU = facts.HasGPU || nvidiaRuntime && slices.ContainsFunc(s.Process.Env, asksNVIDIA)
 	return facts, nil
 }
+
+// ofBefore tells a merged file that an earlier edit of the specification has mounted, and which is
+// gone: a bundle may be started again.
+func ofBefore(source, id string) bool { return id != "" && path.Base(path.Dir(source)) == id }
 
 // isGPU tells whether a path is the device node of a GPU. Those that only control the driver are not.
 func isGPU(device string) bool {

@@ -58,6 +58,17 @@ func TestHasGPU(t *testing.T) {
 	}
 }
 
+// A bundle that was edited before is looked at as if it had not been.
+func TestLookAfterEdit(t *testing.T) {
+	edited, err := Edit([]byte(`{"root":{"path":"rootfs"}}`), grant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if facts, err := Look(edited, false); err != nil || facts.PreloadSource != "" || facts.HasGPU {
+		t.Errorf("%+v, %v", facts, err)
+	}
+}
+
 func TestSandbox(t *testing.T) {
 	for annotation, want := range map[string]bool{
 		`"io.kubernetes.cri.container-type":"sandbox"`:   true,

@@ -96,20 +96,22 @@ type Session struct {
 
 // Container is the unit that has caps and weight.
 type Container struct {
-	ID        string    `json:"id"`
-	Name      string    `json:"name"`
-	Namespace string    `json:"namespace"`
-	State     string    `json:"state"`    // running, or ending: `weir run` has ended, processes of it live on
-	Identity  string    `json:"identity"` // cgroup | path
-	PID       int       `json:"pid"`      // of `weir run`, or the container's init
-	Command   []string  `json:"command"`
-	Started   time.Time `json:"started"`
-	Caps      Caps      `json:"caps"`
-	GPUs      []GPUUse  `json:"gpus"`
-	Sessions  []Session `json:"sessions"`
-	Enforced  bool      `json:"enforced"`
-	Reason    string    `json:"reason"`  // why not, or an empty string
-	Refused   int64     `json:"refused"` // allocations refused so far
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// State is prepared (a container runtime is about to start it), running, or ending: `weir run`, or
+	// its first process, has ended, and processes of it live on.
+	State    string    `json:"state"`
+	Identity string    `json:"identity"` // cgroup | path
+	PID      int       `json:"pid"`      // of `weir run`, or the container's init
+	Command  []string  `json:"command"`
+	Started  time.Time `json:"started"`
+	Caps     Caps      `json:"caps"`
+	GPUs     []GPUUse  `json:"gpus"`
+	Sessions []Session `json:"sessions"`
+	Enforced bool      `json:"enforced"`
+	Reason   string    `json:"reason"`  // why not, or an empty string
+	Refused  int64     `json:"refused"` // allocations refused so far
 }
 
 // Event is one line of `weir events`.

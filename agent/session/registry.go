@@ -171,12 +171,22 @@ func (c *container) rootEnded() {
 		return
 	}
 	c.rootOver = true
-	if living := len(c.sessions); living > 0 {
+	if living := c.living(); living > 0 {
 		c.event("ending", c.spec.PID, "its %s has ended; %d of its processes live on under "+
 			"its cap, new ones are refused", c.rootName(), living)
 	}
 	c.mu.Unlock()
 	c.node.retire(c)
+}
+
+// living counts the sessions whose processes have not ended. Called under mu.
+func (c *container) living() (count int) {
+	for _, s := range c.sessions {
+		if s.state != exiting && s.handle != nil && !s.handle.Ended() {
+			count++
+		}
+	}
+	return count
 }
 
 // rootName is what the end of a container's root is the end of, for people.

@@ -106,8 +106,11 @@ func (c *container) report() control.Container {
 		Caps: control.Caps(c.spec.Caps), Refused: c.refused, Enforced: true, State: "running",
 		Sessions: []control.Session{},
 	}
-	if c.rootOver {
+	switch {
+	case c.rootOver:
 		r.State = "ending"
+	case c.spec.Prepared():
+		r.State = "prepared"
 	}
 	if reason := c.unenforced(); reason != "" {
 		r.Enforced, r.Reason = false, reason

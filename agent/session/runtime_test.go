@@ -108,6 +108,9 @@ func TestRuntimeContainer(t *testing.T) {
 	dir := groups(t)
 	b := start(t, hooked)
 	grant := b.granted(asking("web", "4MiB"))
+	if got := b.container(grant.ID).State; got != "prepared" {
+		t.Errorf("before its start it is %s", got)
+	}
 	early := inGroup(t, filepath.Join(dir, "early"))
 	if _, err := early.Do("hello %s", socketOf(grant)); err == nil {
 		t.Error("a process was admitted before the container's first one")
@@ -272,8 +275,12 @@ func TestFirstProcessEnds(t *testing.T) {
 	grant := b.granted(asking("web", "4MiB"))
 	first := inGroup(t, filepath.Join(dir, "web"))
 	b.register(grant, first)
+	first.Must("hello %s", socketOf(grant))
 	first.Kill()
 	b.gone(grant)
+	if b.hasEvent("ending") {
+		t.Error("processes are said to live on that have ended")
+	}
 	again := b.granted(asking("web", "4MiB")) // the same bundle, as after a restart policy's restart
 	if again.ID == grant.ID {
 		t.Error("an ended container's grant was given again")

@@ -161,8 +161,8 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 		}
 	}
 	name := printable(container.Name)
-	if container.State == stateEnding {
-		name += " (ending)"
+	if state := container.State; state == statePrepared || state == stateEnding {
+		name += " (" + state + ")"
 	}
 	row := []string{
 		name, orDash(container.Namespace), gpu,
@@ -190,8 +190,12 @@ func creditOf(use control.GPUUse) string {
 	return config.FormatSize(use.CreditBytes)
 }
 
-// stateEnding is a container whose run has ended and whose processes have not.
-const stateEnding = "ending"
+// The states that are shown: a container that has not begun, and one whose first process, or run, has
+// ended and whose other processes have not.
+const (
+	statePrepared = "prepared"
+	stateEnding   = "ending"
+)
 
 // notYet marks a setting that is stored and has no effect in this version.
 func notYet(value string) string {
