@@ -31,7 +31,9 @@ type container struct {
 	// is not there yet.
 	root     *proc.Handle
 	rootMark int32
-	listener *net.UnixListener
+	// bundleSeen: the bundle of a prepared container was there for the agent to see. Guarded by node.mu.
+	bundleSeen bool
+	listener   *net.UnixListener
 
 	silent chan struct{} // one token for each connection that has yet to say HELLO
 	unsent atomic.Int64  // answers that came late and that their tenants have yet to make room for

@@ -6,7 +6,9 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,6 +131,8 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*conta
 		n.discard(c)
 		return nil, err
 	}
+	_, err = os.Stat(spec.OCI.Bundle)
+	c.bundleSeen = err == nil
 	c.event("prepared", 0, "prepared with %s", n.describeCaps(spec.Caps))
 	later := notYet(caps)
 	if decision.Limits.Report == annotation.ReportVirtual {
@@ -243,18 +247,27 @@ func (n *Node) Release(_ context.Context, event ociapi.Event) error {
 	return nil
 }
 
-// dropUnstarted gives up containers that were prepared and never began.
+// dropUnstarted gives up containers that were prepared and did not begin: at once where their bundle is
+// gone, as it is after a start that failed, else after some time.
 func (n *Node) dropUnstarted() {
 	n.mu.Lock()
 	var late []*container
 	for _, c := range n.containers {
-		if c.spec.Prepared() && n.opts.Now().Sub(c.spec.Started) > startWait {
+		if !c.spec.Prepared() {
+			continue
+		}
+		gone := false
+		if c.bundleSeen {
+			_, err := os.Stat(c.spec.OCI.Bundle)
+			gone = errors.Is(err, fs.ErrNotExist)
+		}
+		if gone || n.opts.Now().Sub(c.spec.Started) > startWait {
 			late = append(late, c)
 		}
 	}
 	n.mu.Unlock()
 	for _, c := range late {
-		c.event("unstarted", 0, "prepared, and not started within %v", startWait)
+		c.event("unstarted", 0, "prepared, and not started: its bundle is gone, or %v have passed", startWait)
 		c.rootEnded()
 	}
 }

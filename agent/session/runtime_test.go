@@ -304,6 +304,22 @@ func TestUnstartedIsGivenUp(t *testing.T) {
 	}
 }
 
+func TestFailedStartIsGivenUpAtOnce(t *testing.T) {
+	groups(t)
+	b := start(t, hooked)
+	asked := asking("web", "4MiB")
+	asked.Bundle = t.TempDir()
+	grant := b.granted(asked)
+	other := b.granted(asking("other", "4MiB")) // its bundle was never to be seen
+	b.dropUnstarted()
+	b.container(grant.ID)
+	if err := os.Remove(asked.Bundle); err != nil {
+		t.Fatal(err)
+	}
+	b.gone(grant)
+	b.container(other.ID)
+}
+
 // A new agent goes on with containers in each state, and releases what has ended meanwhile.
 func TestRuntimeContainersSurvive(t *testing.T) {
 	dir := groups(t)
