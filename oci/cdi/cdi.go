@@ -22,6 +22,9 @@ const (
 	LeaseKind = "weir/lease"
 )
 
+// noOther keeps NVIDIA's runtime from giving the container GPUs, too, which every CUDA image asks it for.
+const noOther = "NVIDIA_VISIBLE_DEVICES=void"
+
 // GPU is one GPU, or MIG device, of the node.
 type GPU struct {
 	Name    string // as people name it: "0", or "1:0" of a MIG device
@@ -42,7 +45,7 @@ func Generate(gpus []GPU, programs Programs) (*specs.Spec, error) {
 	for _, gpu := range gpus {
 		for _, name := range []string{gpu.Name, gpu.UUID} {
 			spec.Devices = append(spec.Devices, specs.Device{
-				Name: name, ContainerEdits: specs.ContainerEdits{DeviceNodes: nodes(gpu.Devices)},
+				Name: name, ContainerEdits: specs.ContainerEdits{Env: []string{noOther}, DeviceNodes: nodes(gpu.Devices)},
 			})
 		}
 	}

@@ -27,6 +27,8 @@ type manifest struct {
 	Schema int       `json:"schema"`
 	Mode   string    `json:"mode"`
 	Files  []changed `json:"files"`
+	// Dirs are the directories that were made for them, the outer ones first.
+	Dirs []string `json:"dirs,omitempty"`
 }
 
 // changed is one file. Backup is the name of the copy of what was there; empty: nothing was.
@@ -100,6 +102,7 @@ func (r Records) Apply(plan Plan, mode string) error {
 		if err := r.keep(kept, plan.Runtime, edit); err != nil {
 			return fmt.Errorf("keeping what is there: %w", err)
 		}
+		kept.Dirs = append(kept.Dirs, missing(filepath.Dir(edit.Path), kept.Dirs)...)
 	}
 	if err := r.save(plan.Runtime, kept); err != nil {
 		return fmt.Errorf("keeping what is there: %w", err)
@@ -114,6 +117,17 @@ func (r Records) Apply(plan Plan, mode string) error {
 		}
 	}
 	return nil
+}
+
+// missing are the directories that have to be made for a path, the outer ones first, but for those known.
+func missing(dir string, known []string) (dirs []string) {
+	for ; !slices.Contains(known, dir); dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		dirs = append([]string{dir}, dirs...)
+	}
+	return dirs
 }
 
 // keep notes an edit, with a copy of what was there if it is the first of that file.
@@ -205,7 +219,7 @@ func (r Records) undo(runtime string, file changed, now File) (*Edit, error) {
 		edit.After = before
 		return edit, nil
 	case file.Import != "" && now.Text != nil:
-		after, err := withoutImport(now, file.Import)
+		after, err := WithoutImport(now, file.Import)
 		edit.After = after
 		return edit, err
 	case now.Text == nil:
@@ -215,8 +229,13 @@ func (r Records) undo(runtime string, file changed, now File) (*Edit, error) {
 		file.Path, ErrChanged)
 }
 
-// Revert writes the plan of Undo and forgets what was kept.
+// Revert writes the plan of Undo and forgets what was kept. Of directories that were made, those go in
+// which there is nothing any more.
 func (r Records) Revert(plan Plan) error {
+	kept, err := r.load(plan.Runtime)
+	if err != nil {
+		return err
+	}
 	for _, edit := range plan.Edits {
 		now, err := Load(edit.Path)
 		if err != nil {
@@ -233,6 +252,9 @@ func (r Records) Revert(plan Plan) error {
 		if err != nil {
 			return err
 		}
+	}
+	for _, dir := range slices.Backward(kept.Dirs) {
+		os.Remove(dir) // one that has something in it stays
 	}
 	return os.RemoveAll(r.dir(plan.Runtime))
 }

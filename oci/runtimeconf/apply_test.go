@@ -37,15 +37,20 @@ func (m machine) write(t interface{ Fatal(...any) }, name, text string) {
 	}
 }
 
-// files are all that the machine has but for the records: text and mode, by name.
+// files are all that the machine has but for the records: text and mode, by name; and directories.
 func (m machine) files(t interface{ Fatal(...any) }) map[string]string {
 	all := map[string]string{}
 	err := filepath.Walk(m.dir, func(path string, info os.FileInfo, err error) error {
-		if err != nil || info.IsDir() {
+		name, _ := filepath.Rel(m.dir, path)
+		if err != nil || name == "." || strings.HasPrefix(name, "state") {
 			return err
 		}
+		if info.IsDir() {
+			all[name] = info.Mode().String()
+			return nil
+		}
 		text, err := os.ReadFile(path)
-		if name, _ := filepath.Rel(m.dir, path); !strings.HasPrefix(name, "state/") {
+		if err == nil {
 			all[name] = fmt.Sprintf("%v %s", info.Mode(), text)
 		}
 		return err

@@ -262,7 +262,7 @@ func TestImports(t *testing.T) {
 			t.Errorf("%q: %q, %v", before, got, err)
 			continue
 		}
-		back, err := withoutImport(File{"/m.toml", got}, "/w.toml")
+		back, err := WithoutImport(File{"/m.toml", got}, "/w.toml")
 		if err != nil {
 			t.Errorf("%q: %v", before, err)
 			continue

@@ -158,8 +158,15 @@ func withImport(main File, entry string) ([]byte, error) {
 	return changeImports(main, append(imports(before), entry))
 }
 
-// withoutImport takes an entry out of them again.
-func withoutImport(main File, entry string) ([]byte, error) {
+// Imports tells whether a main configuration names a file among its imports.
+func Imports(main File, entry string) (bool, error) {
+	tree, err := parse(main)
+	return slices.Contains(imports(tree), entry), err
+}
+
+// WithoutImport is the text of a main configuration without an entry of its imports. All else keeps its
+// bytes.
+func WithoutImport(main File, entry string) ([]byte, error) {
 	before, err := parse(main)
 	if err != nil {
 		return nil, err

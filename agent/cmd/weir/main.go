@@ -42,7 +42,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		ErrWriter:   stderr,
 		Commands: []*cli.Command{
 			agentCommand(), runCommand(), psCommand(), inspectCommand(), capsCommand(),
-			eventsCommand(), versionCommand(), simCommand(),
+			eventsCommand(), runtimeCommand(), cdiCommand(), versionCommand(), simCommand(),
 		},
 		// cli v2 would print and exit by itself; execute does both.
 		ExitErrHandler: func(*cli.Context, error) {},
