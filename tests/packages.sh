@@ -18,6 +18,7 @@ wanted=(
     qemu-user-static:/usr/bin/qemu-aarch64-static
     python3-numba:/usr/lib/python3/dist-packages/numba/__init__.py
     git:/usr/bin/git
+    runc:/usr/sbin/runc
     libncursesw6:/usr/lib/x86_64-linux-gnu/libncursesw.so.6
 )
 

@@ -23,7 +23,7 @@ type Puppet struct {
 	in    io.Writer
 	lines <-chan string
 	about func() string // for messages
-	pid   int
+	pid   int           // 0: it is in a pid namespace of its own, and cannot be signalled from here
 }
 
 // Puppet starts one under `weir run`.
@@ -188,6 +188,7 @@ func (p *Puppet) Answer() int {
 // Kill sends SIGKILL to the puppet and returns when it is dead. It may still be a zombie.
 func (p *Puppet) Kill() {
 	p.t.Helper()
+	p.reachable()
 	pidfd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
 		p.t.Fatalf("opening puppet %d: %v", p.pid, err)
@@ -210,7 +211,28 @@ func (p *Puppet) Kill() {
 // Signal sends a signal to the puppet itself.
 func (p *Puppet) Signal(signal syscall.Signal) {
 	p.t.Helper()
+	p.reachable()
 	if err := syscall.Kill(p.pid, signal); err != nil {
 		p.t.Fatalf("signal %s to puppet %d: %v", signal, p.pid, err)
+	}
+}
+
+// reachable fails a test that would signal another process than it means.
+func (p *Puppet) reachable() {
+	p.t.Helper()
+	if p.pid <= 0 {
+		p.t.Fatal("a puppet in a pid namespace of its own cannot be signalled; let it leave")
+	}
+}
+
+// Leave ends the puppet in good order, by the end of its input.
+func (p *Puppet) Leave() {
+	p.t.Helper()
+	closer, ok := p.in.(io.Closer)
+	if !ok {
+		p.t.Fatal("the puppet's input cannot be closed")
+	}
+	if err := closer.Close(); err != nil {
+		p.t.Fatalf("closing the puppet's input: %v", err)
 	}
 }
