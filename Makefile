@@ -38,6 +38,7 @@ FUZZ_SECONDS ?= 60
 -include tests/sim/cudart/build.mk
 -include tests/sim/programs/build.mk
 -include hook/build.mk
+-include agent/cmd/weir-containerd/build.mk
 -include tests/bench/build.mk
 -include tests/e2e/build.mk
 -include tests/demo/build.mk
@@ -116,6 +117,7 @@ lint: $(BUILD)/libweir.so
 	@test -z "$$(gofmt -l agent cgo hook oci tests | tee /dev/stderr)"
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	$(GO_LAZY) CGO_ENABLED=0 $(GO) vet -C $(CONTAINERD_DIR) $(GO_COMPILE) ./...
 	@tests/lint.sh clang-format $(CLANG_FORMAT) $(C_SOURCES)
 	@tests/lint.sh shellcheck shellcheck $(SH_SOURCES)
 	$(GO) test -count=1 ./tests/layout/...
@@ -132,7 +134,7 @@ check-generate:
 
 ## install: put the binaries, one of which carries the library, under DESTDIR and PREFIX (/usr/local)
 .PHONY: install
-install: $(BUILD)/weir $(BUILD)/weir-hook $(BUILD)/weir-runtime
+install: $(BUILD)/weir $(BUILD)/weir-hook $(BUILD)/weir-runtime $(BUILD)/weir-containerd
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
 
 ## clean: remove what was built

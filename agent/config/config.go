@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -40,6 +41,9 @@ type Config struct {
 	// UnaskedGPU is what becomes of a container that a container runtime starts with a GPU and that
 	// asked for nothing: UnaskedPass, UnaskedDefault or UnaskedRefuse.
 	UnaskedGPU string
+	// Containerd is the socket of the containerd that is asked which containers there are, or
+	// ContainerdAuto or ContainerdOff.
+	Containerd string
 	// Rules are the [[containers]] tables, in their order.
 	Rules []ContainerRule
 }
@@ -55,6 +59,7 @@ type fileKeys struct {
 	Undeclared   *string `toml:"undeclared"`
 	Incompatible *string `toml:"incompatible"`
 	UnaskedGPU   *string `toml:"unasked_gpu"`
+	Containerd   *string `toml:"containerd"`
 
 	Containers []ruleKeys `toml:"containers"`
 }
@@ -82,6 +87,8 @@ func (f *fileKeys) value(key string) *string {
 		return f.Incompatible
 	case "unasked_gpu":
 		return f.UnaskedGPU
+	case "containerd":
+		return f.Containerd
 	}
 	return nil
 }
@@ -103,6 +110,7 @@ var Keys = []Key{
 	{"undeclared", "undeclared", "WEIR_UNDECLARED", `"report" or "end"`},
 	{"incompatible", "incompatible", "WEIR_INCOMPATIBLE", `"refuse" or "pass"`},
 	{"unasked_gpu", "unasked-gpu", "WEIR_UNASKED_GPU", `"pass", "default" or "refuse"`},
+	{"containerd", "containerd", "WEIR_CONTAINERD", `"auto", "off" or a socket in quotes`},
 }
 
 // Default is the configuration of an agent that this user starts and says nothing more of.
@@ -114,6 +122,7 @@ func Default(u User) Config {
 		LogLevel:     slog.LevelInfo,
 		CountContext: true,
 		UnaskedGPU:   UnaskedPass,
+		Containerd:   ContainerdAuto,
 	}
 }
 
@@ -187,6 +196,11 @@ func (c *Config) Set(key, value string) (err error) {
 			return fmt.Errorf("%.70q: want %s, %s or %s", value, UnaskedPass, UnaskedDefault, UnaskedRefuse)
 		}
 		c.UnaskedGPU = value
+	case "containerd":
+		if value != ContainerdAuto && value != ContainerdOff && !filepath.IsAbs(value) {
+			return fmt.Errorf("%.70q: want %s, %s or the absolute path of a socket", value, ContainerdAuto, ContainerdOff)
+		}
+		c.Containerd = value
 	default:
 		err = fmt.Errorf("unknown key %q", key)
 	}

@@ -38,6 +38,7 @@ count_context = false
 undeclared = "end"
 incompatible = "pass"
 unasked_gpu = "refuse"
+containerd = "/run/k3s/containerd/containerd.sock"
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +47,7 @@ unasked_gpu = "refuse"
 		RunDir: "/srv/weir/run", StateDir: "/var/lib/weir", NVML: "/opt/sim/libnvidia-ml.so.1",
 		AgentWait: 90 * time.Second, LogLevel: slog.LevelDebug,
 		EndUndeclared: true, PassIncompatible: true, UnaskedGPU: "refuse",
+		Containerd: "/run/k3s/containerd/containerd.sock",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -70,6 +72,7 @@ func TestReadFileNamesTheMistake(t *testing.T) {
 		"undeclared = \"kill\"\n":  `:1: undeclared: "kill": want end or report`,
 		"incompatible = true\n":    `:1: incompatible: want "refuse" or "pass"`,
 		"unasked_gpu = \"drop\"\n": `:1: unasked_gpu: "drop": want pass, default or refuse`,
+		"containerd = \"sock\"\n":  `:1: containerd: "sock": want auto, off or the absolute path of a socket`,
 		"nvml='a'\nnvml='b'\n":     `:2: nvml: key nvml is already defined`,
 	} {
 		c := Default(user(0, nil))
@@ -96,7 +99,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 	values := map[string]string{
 		"run_dir": "/a", "state_dir": "/b", "nvml": "/c", "agent_wait": "7s", "log_level": "warn",
 		"count_context": "true", "undeclared": "end", "incompatible": "pass",
-		"unasked_gpu": "default",
+		"unasked_gpu": "default", "containerd": "off",
 	}
 	var c Config
 	for _, key := range Keys {
@@ -104,7 +107,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 			t.Errorf("Set(%s): %v", key.Name, err)
 		}
 	}
-	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", nil}
+	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", nil}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

@@ -18,6 +18,26 @@ const (
 	UnaskedRefuse  = "refuse"  // it does not start
 )
 
+// What Config.Containerd is besides a socket.
+const (
+	ContainerdAuto = "auto" // that of the usual place, if it is there
+	ContainerdOff  = "off"
+)
+
+// usualContainerd is where a containerd listens that nobody has configured otherwise.
+const usualContainerd = "/run/containerd/containerd.sock"
+
+// ContainerdSocket is where to ask for containers, whether or not anybody listens there; empty: nowhere.
+func (c *Config) ContainerdSocket() string {
+	switch c.Containerd {
+	case ContainerdOff:
+		return ""
+	case ContainerdAuto:
+		return usualContainerd
+	}
+	return c.Containerd
+}
+
 // rulesMax bounds the rules: each is looked at for each container that starts.
 const rulesMax = 256
 

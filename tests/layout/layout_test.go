@@ -86,7 +86,7 @@ var heights = map[string]int{
 	"agent/config": 1, "agent/store": 1, "agent/device": 1, "cgo/abi": 1,
 	"agent/control": 2,
 	"agent/events":  3, "agent/session": 3, "agent/metrics": 3, "agent/doctor": 3, "agent/top": 3,
-	"agent/cmd": 4, "hook": 4, "ebpf": 1,
+	"agent/containerd": 3, "agent/cmd": 4, "hook": 4, "ebpf": 1,
 }
 
 // height finds the entry for a package by its longest prefix; -1 if there is none.

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -55,6 +56,8 @@ Examples:
 				"the agent: `refuse` its allocations or pass; else refuse"),
 			setting("unasked-gpu", "what becomes of a container that has a GPU and asked for nothing: it may "+
 				"`pass` untouched, get the default of the rules, or is refused (refuse); else pass"),
+			setting("containerd", "ask the containerd at `SOCKET` which containers there are; auto: the one at "+
+				"/run/containerd/containerd.sock, if it is there; off: none; else auto"),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {
@@ -131,9 +134,14 @@ func serveAgent(
 		return errors.Join(err, stopAtOnce(node))
 	}
 	ready := fmt.Sprintf("weir agent ready: %s, %s", socket, node.summary)
+	var helper sync.WaitGroup
+	defer helper.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	return serveBoth(ctx, node, listener, log, func() {
 		fmt.Fprintln(out, ready)
 		notify(log, daemon.SdNotifyReady)
+		helper.Go(func() { watchContainerd(ctx, settings, log) })
 	})
 }
 

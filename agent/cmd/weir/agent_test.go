@@ -37,7 +37,8 @@ func agentCmd(t *testing.T, dir string) (cmd *exec.Cmd, talk *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	cmd = exec.Command(self, "agent", "--run-dir", filepath.Join(dir, "run"), "--state-dir",
-		filepath.Join(dir, "state"), "--nvml", "/nonexistent/libnvidia-ml.so.1")
+		filepath.Join(dir, "state"), "--nvml", "/nonexistent/libnvidia-ml.so.1",
+		"--containerd", "off")
 	cmd.Env = append(os.Environ(), weirMode+"=1", "XDG_CONFIG_HOME="+dir)
 	talk = &bytes.Buffer{}
 	cmd.Stderr = talk

@@ -66,7 +66,7 @@ Examples:
 }
 
 func generateCDI(c *cli.Context) ([]byte, error) {
-	hook := hookBeside()
+	hook := besideProgram("weir-hook")
 	if hook == "" {
 		return nil, errors.New("there is no weir-hook beside this program; install all of weir's programs in one directory")
 	}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -56,25 +54,12 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 		PassIncompatible: settings.PassIncompatible,
 
 		Policy: policy.Policy{UnaskedGPU: settings.UnaskedGPU, Rules: settings.Rules},
-		Hook:   hookBeside(),
+		Hook:   besideProgram("weir-hook"),
 	})
 	if err != nil {
 		return nil, errors.Join(err, devices.Close())
 	}
 	return &openedNode{node, devices, summary}, nil
-}
-
-// hookBeside is the path of weir-hook, which is installed beside this program; empty if it is not.
-func hookBeside() string {
-	program, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	hook := filepath.Join(filepath.Dir(program), "weir-hook")
-	if info, err := os.Stat(hook); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	return hook
 }
 
 func (n *openedNode) close() error { return n.devices.Close() }

@@ -132,7 +132,11 @@ func Start(t testing.TB, options Options) *Node {
 		options: options, log: &syncBuffer{},
 	}
 	t.Cleanup(n.remove)
-	config := fmt.Sprintf("count_context = %t\n%s", options.CountContext, options.Config)
+	config := fmt.Sprintf("count_context = %t\n", options.CountContext)
+	if !strings.Contains(options.Config, "containerd =") {
+		config += "containerd = \"off\"\n" // the machine's is none of the test's
+	}
+	config += options.Config
 	if err := os.WriteFile(n.configFile(), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}

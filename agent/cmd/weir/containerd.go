@@ -1,0 +1,94 @@
+// The agent's helper for containerd: a program of its own, since containerd's API brings with it more
+// code than the rest of the agent. It is started where it is installed and a containerd is there, and
+// again whenever it ends.
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"weir/agent/config"
+)
+
+const (
+	containerdProgram = "weir-containerd"
+	// containerdLook is how often it is looked whether a containerd has come.
+	containerdLook = 10 * time.Second
+	// The time between two starts of the helper doubles from the one to the other, and is the first
+	// again after the helper has lived for as long as the other.
+	containerdAgainFirst = 100 * time.Millisecond
+	containerdAgainLast  = 10 * time.Second
+)
+
+// watchContainerd runs the helper until ctx ends. Containers are served without it, too: only their
+// names, and the images of containers without a pod, are not known then.
+func watchContainerd(ctx context.Context, settings config.Config, log *slog.Logger) {
+	program, socket := besideProgram(containerdProgram), settings.ContainerdSocket()
+	if socket == "" || program == "" || os.Geteuid() != 0 {
+		return
+	}
+	control := filepath.Join(settings.RunDir, config.SocketName)
+	for wait := containerdAgainFirst; pause(ctx, 0); {
+		if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
+			pause(ctx, containerdLook)
+			continue
+		}
+		begun := time.Now()
+		err := runContainerd(ctx, program, control, socket)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > containerdAgainLast {
+			wait = containerdAgainFirst
+		}
+		log.Warn("the helper for containerd has ended and is started again", "error", err, "wait", wait)
+		pause(ctx, wait)
+		wait = min(2*wait, containerdAgainLast)
+	}
+}
+
+// pause waits, and tells whether ctx goes on.
+func pause(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
+	return ctx.Err() == nil
+}
+
+// runContainerd starts the helper and waits for its end. It ends when its input does, which is when this
+// process ends.
+func runContainerd(ctx context.Context, program, control, socket string) error {
+	cmd := exec.CommandContext(ctx, program, "--control", control, "--containerd", socket)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		defer in.Close()
+		err = cmd.Run()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	return nil
+}
+
+// besideProgram is the path of a program that is installed beside this one; empty if it is not.
+func besideProgram(name string) string {
+	program, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(filepath.Dir(program), name)
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return path
+}
