@@ -28,6 +28,7 @@ type Node struct {
 	Asked    []ociapi.Container // by Prepare, which answers Prepared
 	Prepared ociapi.Prepared
 	Told     []ociapi.Event // by Register and Release
+	Listed   []ociapi.Listing
 	appended chan struct{}
 }
 
@@ -158,6 +159,14 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 
 // Release notes the call.
 func (n *Node) Release(ctx context.Context, event ociapi.Event) error { return n.Register(ctx, event) }
+
+// Listing notes the call and never asks for all again.
+func (n *Node) Listing(_ context.Context, listing ociapi.Listing) (again bool, err error) {
+	n.Lock()
+	defer n.Unlock()
+	n.Listed = append(n.Listed, listing)
+	return false, n.Fail
+}
 
 // Append adds an event, numbered, and wakes those who wait.
 func (n *Node) Append(event control.Event) {
