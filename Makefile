@@ -39,6 +39,7 @@ FUZZ_SECONDS ?= 60
 -include tests/sim/programs/build.mk
 -include hook/build.mk
 -include tests/bench/build.mk
+-include tests/containers/build.mk
 -include tests/e2e/build.mk
 -include tests/demo/build.mk
 -include tests/gpu/build.mk
