@@ -33,7 +33,7 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prep
 	if err := n.checkRuntime(asked); err != nil {
 		return ociapi.Prepared{}, err
 	}
-	name := n.complete(ctx, &asked)
+	n.complete(ctx, &asked)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.byBundle(asked.Bundle)
@@ -42,7 +42,6 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prep
 		if err != nil {
 			return ociapi.Prepared{}, err
 		}
-		asked.Name = name
 		if decision.Action == policy.Pass {
 			n.passed(asked, decision.Reason)
 			return ociapi.Prepared{Reason: decision.Reason}, nil
@@ -170,7 +169,7 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 			control.ErrNotFound, startWait)
 	}
 	if !c.spec.Prepared() {
-		return fmt.Errorf("%w: container %s has process %d as its first already", control.ErrConflict, c.name(),
+		return fmt.Errorf("%w: container %s has process %d as its first already", control.ErrConflict, c.spec.Name,
 			c.spec.PID)
 	}
 	return n.register(c, event.PID)
@@ -178,7 +177,7 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 
 // register takes hold of a container's first process. Called under mu.
 func (n *Node) register(c *container, pid int) error {
-	fail := func(err error) error { return fmt.Errorf("registering container %s: %w", c.name(), err) }
+	fail := func(err error) error { return fmt.Errorf("registering container %s: %w", c.spec.Name, err) }
 	root, err := proc.OpenPID(pid)
 	if err != nil {
 		return fail(fmt.Errorf("process %d: %w", pid, err))
