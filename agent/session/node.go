@@ -130,7 +130,7 @@ func (n *Node) start(boot string) (err error) {
 	// A session needs a socket and a pidfd; the rest of the agent some more.
 	n.connectionsMax = int64(min(files.Cur, 1<<24)) / 3
 	n.loadContextSizes()
-	n.stored = store.NewContainers(n.opts.StateDir, boot)
+	n.stored = store.NewContainers(n.run.path, boot)
 	n.boot = boot
 	if err := n.recover(); err != nil {
 		return err

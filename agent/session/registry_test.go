@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/agent/control"
+	"weir/agent/session/proc"
 	"weir/agent/session/sessiontest"
 )
 
@@ -128,13 +129,13 @@ func TestDirectoriesAreClosedToOthers(t *testing.T) {
 	b := start(t)
 	grant := b.run(mib)
 	for path, want := range map[string]os.FileMode{
-		filepath.Dir(grant.Socket):                        0o700,
-		grant.Socket:                                      0o600,
-		filepath.Join(b.opts.RunDir, "grants"):            0o600,
-		filepath.Join(b.opts.RunDir, "shares"):            0o600,
-		filepath.Join(b.opts.RunDir, "agent.lock"):        0o600,
-		filepath.Join(b.opts.StateDir, "containers.json"): 0o600,
-		grant.Library:                                     0o555,
+		filepath.Dir(grant.Socket):                                 0o700,
+		grant.Socket:                                               0o600,
+		filepath.Join(b.opts.RunDir, "grants"):                     0o600,
+		filepath.Join(b.opts.RunDir, "shares"):                     0o600,
+		filepath.Join(b.opts.RunDir, "agent.lock"):                 0o600,
+		filepath.Join(b.opts.RunDir, "containers-"+b.boot+".json"): 0o600,
+		grant.Library:                                              0o555,
 	} {
 		st, err := os.Stat(path)
 		if err != nil || st.Mode().Perm() != want {
@@ -260,10 +261,14 @@ func TestRunDirectoryIsChecked(t *testing.T) {
 
 func TestDamagedStateIsRefused(t *testing.T) {
 	opts := options(t)
-	if err := os.Mkdir(opts.StateDir, 0o700); err != nil {
+	boot, err := proc.BootID()
+	if err == nil {
+		err = os.Mkdir(opts.RunDir, 0o700)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(opts.StateDir, "containers.json")
+	path := filepath.Join(opts.RunDir, "containers-"+boot+".json")
 	if err := os.WriteFile(path, []byte(`{"schema": 1, "cont`), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 //
 //	agent.lock             held by the agent, with its pid
 //	c/<container>/         one directory a container, with agent.sock
+//	containers-<boot>.json the containers and their caps
 //	grants                 what each session was granted
 //	shares                 who has which shared memory
 //	lib/<hash>/libweir.so  the library
