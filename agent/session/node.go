@@ -58,7 +58,7 @@ type Node struct {
 	gpus      []*gpu
 	byUUID    map[[16]byte]int
 	run       *runDir
-	library   string // path of the installed library
+	library   string // path of the installed library, for new containers
 	boot      string // the machine's boot id
 	events    *events.Log
 	credits   *store.Credits
@@ -116,8 +116,7 @@ func (n *Node) start(boot string) (err error) {
 	if err := n.openStateDir(); err != nil {
 		return err
 	}
-	places := []string{n.run.path, n.opts.StateDir}
-	if n.library, err = installLibrary(places, n.opts.Library); err != nil {
+	if n.library, err = installLibrary(n.libraryPlaces(), n.opts.Library); err != nil {
 		return err
 	}
 	if n.watcher, err = newWatcher(); err != nil {

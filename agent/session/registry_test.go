@@ -322,6 +322,41 @@ func TestLibraryIsNeverWrittenOver(t *testing.T) {
 	}
 }
 
+// TestOldLibraryStaysWhileUsed: what an earlier agent installed goes with the last container that has it.
+func TestOldLibraryStaysWhileUsed(t *testing.T) {
+	b := start(t)
+	old := b.run(mib)
+	b.end()
+	b.opts.Library = []byte("of the next version")
+	b.begin()
+	stranger := filepath.Join(b.opts.RunDir, "lib", "not-a-library")
+	if err := os.Mkdir(stranger, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	next := b.run(mib)
+	if next.Library == old.Library {
+		t.Fatalf("the new container is given the old library %s", old.Library)
+	}
+	there := func(when string, oldToo bool) {
+		t.Helper()
+		for path, want := range map[string]bool{old.Library: oldToo, next.Library: true, stranger: true} {
+			if _, err := os.Stat(path); (err == nil) != want {
+				t.Errorf("%s: %s: %v", when, path, err)
+			}
+		}
+	}
+	there("both run", true)
+	b.end()
+	b.begin()
+	there("after another restart", true)
+	for _, grant := range []control.RunGrant{old, next} {
+		if err := b.EndRun(t.Context(), uint32(os.Getuid()), grant.ID); err != nil {
+			t.Fatal(err)
+		}
+		there(grant.ID+" has ended", false)
+	}
+}
+
 // TestNoexecIsAvoided: /run often forbids what a library needs.
 func TestNoexecIsAvoided(t *testing.T) {
 	noexec, dir := t.TempDir(), t.TempDir()

@@ -44,6 +44,7 @@ type Container struct {
 	Command   []string  `json:"command"`
 	Started   time.Time `json:"started"`
 	Caps      Caps      `json:"caps"`
+	Library   string    `json:"library"`       // the path of the one that it was given
 	OCI       *OCI      `json:"oci,omitempty"` // nil: one of weir run
 }
 
