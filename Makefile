@@ -46,7 +46,7 @@ FUZZ_SECONDS ?= 60
 -include tests/gpu/build.mk
 
 GO_SOURCES := $(shell find agent cgo hook oci tests -name '*.go' -not -name '*_test.go' 2>/dev/null)
-C_SOURCES := $(shell find cgo tests -name '*.[ch]' 2>/dev/null)
+C_SOURCES := $(shell find cgo hook tests -name '*.[ch]' 2>/dev/null)
 SH_SOURCES := .ci/run $(shell find tests cgo packaging -name '*.sh' 2>/dev/null)
 
 ## help: list the targets
@@ -135,7 +135,7 @@ check-generate:
 
 ## install: put the binaries, one of which carries the library, under DESTDIR and PREFIX (/usr/local)
 .PHONY: install
-install: $(BUILD)/weir $(BUILD)/weir-hook $(BUILD)/weir-runtime $(BUILD)/weir-containerd
+install: $(BUILD)/weir $(BUILD)/weir-hook $(BUILD)/weir-runtime $(BUILD)/weir-runtime-create $(BUILD)/weir-containerd
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
 
 ## clean: remove what was built

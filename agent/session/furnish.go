@@ -24,7 +24,7 @@ const preloadName = "ld.so.preload"
 func (n *Node) grant(spec store.Container) oci.Grant {
 	dir := n.run.container(spec.ID)
 	grant := oci.Grant{
-		ID: spec.ID, SocketDir: dir, LibraryDir: filepath.Dir(n.library), PreloadFile: filepath.Join(dir, preloadName),
+		ID: spec.ID, SocketDir: dir, LibraryDir: filepath.Dir(spec.Library), PreloadFile: filepath.Join(dir, preloadName),
 		Hook: n.opts.Hook, ControlSocket: filepath.Join(n.run.path, config.SocketName), Devices: spec.OCI.Devices,
 		FixedImage: spec.OCI.FixedImage,
 	}

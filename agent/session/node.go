@@ -59,7 +59,7 @@ type Node struct {
 	gpus      []*gpu
 	byUUID    map[[16]byte]int
 	run       *runDir
-	library   string // path of the installed library
+	library   string // path of the installed library, for new containers
 	boot      string // the machine's boot id
 	events    *events.Log
 	credits   *store.Credits
@@ -122,8 +122,7 @@ func (n *Node) start(boot string) (err error) {
 	if err := n.openStateDir(); err != nil {
 		return err
 	}
-	places := []string{n.run.path, n.opts.StateDir}
-	if n.library, err = installLibrary(places, n.opts.Library); err != nil {
+	if n.library, err = installLibrary(n.libraryPlaces(), n.opts.Library); err != nil {
 		return err
 	}
 	if n.watcher, err = newWatcher(); err != nil {
@@ -136,7 +135,7 @@ func (n *Node) start(boot string) (err error) {
 	// A session needs a socket and a pidfd; the rest of the agent some more.
 	n.connectionsMax = int64(min(files.Cur, 1<<24)) / 3
 	n.loadContextSizes()
-	n.stored = store.NewContainers(n.opts.StateDir, boot)
+	n.stored = store.NewContainers(n.run.path, boot)
 	n.boot = boot
 	if err := n.recover(); err != nil {
 		return err

@@ -32,7 +32,7 @@ type MakeContext func(ctx context.Context, gpuUUID string) (pid int, end func(),
 // Options are what a node is made from.
 type Options struct {
 	RunDir   string // control pages' and sockets' directory, best on a tmpfs
-	StateDir string // where containers and caps are kept
+	StateDir string // for what is worth keeping over a restart of the machine
 	Devices  Devices
 	// MakeContext is how the agent finds out what a context takes. nil: from tenants only.
 	MakeContext MakeContext

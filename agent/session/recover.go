@@ -66,7 +66,7 @@ func (n *Node) recover() error {
 		}
 	}
 	if err == nil {
-		err = errors.Join(n.removeStrangers(), n.removeNotes(), n.save())
+		err = errors.Join(n.removeStrangers(), n.removeNotes(), n.dropLibraries(), n.save())
 	}
 	restored := n.sorted()
 	n.mu.Unlock()

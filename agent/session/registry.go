@@ -78,7 +78,7 @@ func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 		c.event("unenforced", root.PID, "%s", later)
 	}
 	return control.RunGrant{
-		ID: c.spec.ID, Name: c.spec.Name, Socket: n.run.socket(c.spec.ID), Library: n.library,
+		ID: c.spec.ID, Name: c.spec.Name, Socket: n.run.socket(c.spec.ID), Library: c.spec.Library,
 	}, nil
 }
 
@@ -91,6 +91,7 @@ func (n *Node) open(spec store.Container, root *proc.Handle) (*container, error)
 		return nil, fmt.Errorf("%w: the node has %d containers, which is the most",
 			control.ErrConflict, containersMax)
 	}
+	spec.Library = n.library
 	c, err := n.newContainer(spec, root)
 	if err != nil {
 		return nil, err
@@ -221,6 +222,11 @@ func (n *Node) retire(c *container) {
 	}
 	if err := n.unfurnish(c.spec); err != nil {
 		n.log.Warn("an ended container's directory is left", "error", err)
+	}
+	if filepath.Dir(c.spec.Library) != filepath.Dir(n.library) {
+		if err := n.dropLibraries(); err != nil {
+			n.log.Warn("a library is left", "error", err)
+		}
 	}
 	c.event("ended", c.spec.PID, "ended; %d allocations were refused", c.refused)
 }

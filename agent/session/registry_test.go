@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/agent/control"
+	"weir/agent/session/proc"
 	"weir/agent/session/sessiontest"
 )
 
@@ -128,13 +129,13 @@ func TestDirectoriesAreClosedToOthers(t *testing.T) {
 	b := start(t)
 	grant := b.run(mib)
 	for path, want := range map[string]os.FileMode{
-		filepath.Dir(grant.Socket):                        0o700,
-		grant.Socket:                                      0o600,
-		filepath.Join(b.opts.RunDir, "grants"):            0o600,
-		filepath.Join(b.opts.RunDir, "shares"):            0o600,
-		filepath.Join(b.opts.RunDir, "agent.lock"):        0o600,
-		filepath.Join(b.opts.StateDir, "containers.json"): 0o600,
-		grant.Library:                                     0o555,
+		filepath.Dir(grant.Socket):                                 0o700,
+		grant.Socket:                                               0o600,
+		filepath.Join(b.opts.RunDir, "grants"):                     0o600,
+		filepath.Join(b.opts.RunDir, "shares"):                     0o600,
+		filepath.Join(b.opts.RunDir, "agent.lock"):                 0o600,
+		filepath.Join(b.opts.RunDir, "containers-"+b.boot+".json"): 0o600,
+		grant.Library:                                              0o555,
 	} {
 		st, err := os.Stat(path)
 		if err != nil || st.Mode().Perm() != want {
@@ -260,10 +261,14 @@ func TestRunDirectoryIsChecked(t *testing.T) {
 
 func TestDamagedStateIsRefused(t *testing.T) {
 	opts := options(t)
-	if err := os.Mkdir(opts.StateDir, 0o700); err != nil {
+	boot, err := proc.BootID()
+	if err == nil {
+		err = os.Mkdir(opts.RunDir, 0o700)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(opts.StateDir, "containers.json")
+	path := filepath.Join(opts.RunDir, "containers-"+boot+".json")
 	if err := os.WriteFile(path, []byte(`{"schema": 1, "cont`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -314,6 +319,41 @@ func TestLibraryIsNeverWrittenOver(t *testing.T) {
 	_, err = installLibrary([]string{dir}, []byte("one"))
 	if err == nil || !strings.Contains(err.Error(), first) {
 		t.Errorf("a library that was tampered with: %v", err)
+	}
+}
+
+// TestOldLibraryStaysWhileUsed: what an earlier agent installed goes with the last container that has it.
+func TestOldLibraryStaysWhileUsed(t *testing.T) {
+	b := start(t)
+	old := b.run(mib)
+	b.end()
+	b.opts.Library = []byte("of the next version")
+	b.begin()
+	stranger := filepath.Join(b.opts.RunDir, "lib", "not-a-library")
+	if err := os.Mkdir(stranger, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	next := b.run(mib)
+	if next.Library == old.Library {
+		t.Fatalf("the new container is given the old library %s", old.Library)
+	}
+	there := func(when string, oldToo bool) {
+		t.Helper()
+		for path, want := range map[string]bool{old.Library: oldToo, next.Library: true, stranger: true} {
+			if _, err := os.Stat(path); (err == nil) != want {
+				t.Errorf("%s: %s: %v", when, path, err)
+			}
+		}
+	}
+	there("both run", true)
+	b.end()
+	b.begin()
+	there("after another restart", true)
+	for _, grant := range []control.RunGrant{old, next} {
+		if err := b.EndRun(t.Context(), uint32(os.Getuid()), grant.ID); err != nil {
+			t.Fatal(err)
+		}
+		there(grant.ID+" has ended", false)
 	}
 }
 

@@ -153,7 +153,7 @@ func TestUnknownLeftovers(t *testing.T) {
 	if err := os.MkdirAll(stray, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(b.opts.StateDir, "containers.json")); err != nil {
+	if err := os.Remove(filepath.Join(b.opts.RunDir, "containers-"+b.boot+".json")); err != nil {
 		t.Fatal(err)
 	}
 	b.begin()

@@ -1,11 +1,9 @@
 package session
 
-// The run directory, its lock, and the library that lies in it.
+// The run directory and its lock.
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +19,7 @@ import (
 //
 //	agent.lock             held by the agent, with its pid
 //	c/<container>/         one directory a container, with agent.sock
+//	containers-<boot>.json the containers and their caps
 //	grants                 what each session was granted
 //	shares                 who has which shared memory
 //	lib/<hash>/libweir.so  the library
@@ -139,63 +138,4 @@ func (r *runDir) takeLock() error {
 	}
 	r.lock = f
 	return nil
-}
-
-// installLibrary puts the library where programs can load it from, in a directory named by its
-// contents, and returns its path. A library that is there is never written over: programs may have
-// it mapped. The first of dirs from which programs may be loaded is taken: /run often forbids it.
-func installLibrary(dirs []string, content []byte) (string, error) {
-	if len(content) == 0 {
-		return "", errors.New("this binary has no library in it; build it with make build")
-	}
-	var dir string
-	for _, d := range dirs {
-		var fs unix.Statfs_t
-		if err := unix.Statfs(d, &fs); err != nil {
-			return "", fmt.Errorf("installing the library in %s: %w", d, err)
-		}
-		if fs.Flags&unix.ST_NOEXEC == 0 {
-			dir = d
-			break
-		}
-	}
-	if dir == "" {
-		return "", fmt.Errorf("%s are mounted noexec, so no program could load the library from "+
-			"there; give another --run-dir", strings.Join(dirs, " and "))
-	}
-	mode := fs.FileMode(0o700)
-	if os.Geteuid() == 0 {
-		mode = 0o755
-	}
-	hash := sha256.Sum256(content)
-	path := filepath.Join(dir, "lib", hex.EncodeToString(hash[:8]), "libweir.so")
-	for _, d := range []string{filepath.Dir(filepath.Dir(path)), filepath.Dir(path)} {
-		if err := ownDirectory(d, mode); err != nil {
-			return "", fmt.Errorf("installing the library: %w", err)
-		}
-	}
-	if err := writeOnce(path, content); err != nil {
-		return "", fmt.Errorf("installing the library: %w", err)
-	}
-	return path, nil
-}
-
-func writeOnce(path string, content []byte) error {
-	if there, err := os.ReadFile(path); err == nil {
-		if !bytes.Equal(there, content) {
-			return fmt.Errorf("%s is not what its name says; remove it", path)
-		}
-		return nil
-	}
-	temporary := path + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.WriteFile(temporary, content, 0o644); err != nil {
-		return err
-	}
-	if err := os.Chmod(temporary, 0o555); err != nil { // whatever the umask
-		return err
-	}
-	return os.Rename(temporary, path)
 }

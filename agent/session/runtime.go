@@ -120,7 +120,7 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*conta
 	if err != nil {
 		return nil, err
 	}
-	if err := n.furnish(spec, asked.Preload); err != nil {
+	if err := n.furnish(c.spec, asked.Preload); err != nil {
 		n.discard(c)
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // Package store keeps what must survive a restart of the agent: the containers with their caps (a
-// JSON file in the state directory) and each session's credit record (a small file in the run
-// directory). Invariants:
+// JSON file) and each session's credit record, in the run directory. None of it outlives the machine's
+// boot, as no process does, so nothing needs to be on a disk. Invariants:
 //   - a file is replaced by rename only, so a kill at any instruction leaves the old one or the new;
 //   - a file that cannot be understood is an error that names it, never an empty answer: caps and
 //     charges are not silently forgotten.
@@ -21,7 +21,7 @@ import (
 	"weir/oci"
 )
 
-// containersSchema is the version of containers.json.
+// containersSchema is the version of the containers' file.
 const containersSchema = 1
 
 // Caps are a container's limits as they are kept; nil is "not set".
@@ -44,6 +44,7 @@ type Container struct {
 	Command   []string  `json:"command"`
 	Started   time.Time `json:"started"`
 	Caps      Caps      `json:"caps"`
+	Library   string    `json:"library"`       // the path of the one that it was given
 	OCI       *OCI      `json:"oci,omitempty"` // nil: one of weir run
 }
 
@@ -71,24 +72,25 @@ func (c *Container) Prepared() bool { return c.OCI != nil && c.PID == 0 }
 
 type containersFile struct {
 	Schema     int         `json:"schema"`
-	Boot       string      `json:"boot"`
 	Containers []Container `json:"containers"`
 }
 
-// Containers is the file of containers and caps. Its methods must not be called at the same time.
-type Containers struct {
-	path string
-	boot string
-}
+// Containers is the file of containers and caps. Its name has the boot id: a machine that has crashed
+// leaves perhaps half of it, in a file that nobody reads again. Its methods must not be called at the
+// same time.
+type Containers struct{ path string }
 
-// NewContainers names the file in the state directory dir; boot is the machine's boot id.
+// NewContainers names the file in a directory; boot is the machine's boot id.
 func NewContainers(dir, boot string) *Containers {
-	return &Containers{path: filepath.Join(dir, "containers.json"), boot: boot}
+	return &Containers{filepath.Join(dir, "containers-"+boot+".json")}
 }
 
-// Load reads the containers kept. None are kept where there is no file, or where it is of an
-// earlier boot, which none of its processes has outlived. A damaged file is an error.
+// Load reads the containers kept, and removes the files of earlier boots. None are kept where there is
+// no file. A damaged file is an error.
 func (c *Containers) Load() ([]Container, error) {
+	if err := c.removeEarlier(); err != nil {
+		return nil, fmt.Errorf("removing containers and caps of an earlier boot: %w", err)
+	}
 	text, err := os.ReadFile(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -102,23 +104,29 @@ func (c *Containers) Load() ([]Container, error) {
 			"move it away to start without it (containers that still run then have no cap)",
 			c.path, err)
 	}
-	if file.Boot != c.boot {
-		return nil, nil
-	}
 	return file.Containers, nil
 }
 
-// Save replaces the file by one with these containers; it is on the disk when Save returns.
+func (c *Containers) removeEarlier() error {
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(c.path), "containers-*.json"))
+	for _, file := range files {
+		if file != c.path {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}
+	return err
+}
+
+// Save replaces the file by one with these containers.
 func (c *Containers) Save(containers []Container) error {
 	if containers == nil {
 		containers = []Container{}
 	}
-	file := containersFile{Schema: containersSchema, Boot: c.boot, Containers: containers}
-	text, err := json.MarshalIndent(file, "", "  ")
+	text, err := json.Marshal(containersFile{containersSchema, containers})
 	if err != nil {
 		return fmt.Errorf("writing containers and caps: %w", err)
 	}
-	if err := replace(c.path, append(text, '\n'), 0o600); err != nil {
+	if err := replace(c.path, append(text, '\n'), false); err != nil {
 		return fmt.Errorf("writing containers and caps: %w", err)
 	}
 	return nil
@@ -171,36 +179,4 @@ func (c *Container) check() error {
 		}
 	}
 	return nil
-}
-
-// replace writes a file beside path, brings it to the disk and renames it to path.
-func replace(path string, content []byte, mode fs.FileMode) (err error) {
-	temporary := path + ".new"
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(temporary)
-		}
-	}()
-	if _, err = f.Write(content); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(temporary, path); err != nil {
-		return err
-	}
-	return syncDirectory(filepath.Dir(path))
-}
-
-func syncDirectory(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

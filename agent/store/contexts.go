@@ -84,7 +84,7 @@ func (c *ContextSizes) Set(size ContextSize) error {
 	}
 	text, err := json.MarshalIndent(contextsFile{contextsSchema, c.sizes}, "", "  ")
 	if err == nil {
-		err = replace(c.path, append(text, '\n'), 0o600)
+		err = replace(c.path, append(text, '\n'), true)
 	}
 	if err != nil {
 		return fmt.Errorf("writing what contexts take: %w", err)

@@ -3,6 +3,9 @@
 // says; then, as for every other call, it becomes runc, or the runtime that its configuration names.
 // Invariants: a container that weir has nothing to do with is passed on byte for byte, whatever is wrong
 // with weir; the process that the caller started is the one that becomes runc.
+//
+// What is installed as weir-runtime is hook/front, which becomes runc by itself where it is plain that a
+// call makes no container; this program, beside it as weir-runtime-create, knows every case.
 package main
 
 import (
@@ -79,16 +82,17 @@ func become(runtime string, args []string) error {
 	return fmt.Errorf("starting the OCI runtime %s: %w", path, err)
 }
 
-// find is the runtime's path: of a name, the first one in PATH that is not this program, which may stand
+// find is the runtime's path: of a name, the first one in PATH that is not weir-runtime, which may stand
 // there under the other's name.
 func find(runtime string) (string, error) {
 	self, err := os.Stat("/proc/self/exe")
 	if err != nil {
 		return "", err
 	}
+	front, _ := os.Stat(os.Args[0]) // as which it has called this program
 	same := func(path string) bool {
 		info, err := os.Stat(path)
-		return err == nil && os.SameFile(self, info)
+		return err == nil && (os.SameFile(self, info) || front != nil && os.SameFile(front, info))
 	}
 	if strings.Contains(runtime, "/") {
 		if same(runtime) {

@@ -1,7 +1,7 @@
 package main
 
-// Tests of the program as a container runtime calls it, with a script in runc's place: the test's own
-// binary is the program.
+// Tests of the program as a container runtime calls it, with a script in runc's place: the front is in
+// front, where there is a C compiler, and the test's own binary is the rest.
 
 import (
 	"bytes"
@@ -23,7 +23,37 @@ func TestMain(m *testing.M) {
 	if os.Getenv("WEIR_TEST_AS_PROGRAM") != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	code := 1
+	if dir, err := os.MkdirTemp("", "weir-runtime-"); err == nil {
+		program = buildFront(dir)
+		code = m.Run()
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// program is what is called: the front, with this binary beside it.
+var program = os.Args[0]
+
+// buildFront builds the front as `make` does, and gives its path; without make or a compiler there is
+// only the rest.
+func buildFront(dir string) string {
+	front := filepath.Join(dir, "weir-runtime")
+	build := exec.Command("make", "-s", "-C", "../..", "BUILD="+dir, front)
+	if out, err := build.CombinedOutput(); err != nil {
+		if os.Getenv("CI") != "" {
+			panic(string(out))
+		}
+		return os.Args[0]
+	}
+	text, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = os.WriteFile(front+"-create", text, 0o755)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return front
 }
 
 // node is a machine with a script in runc's place, which writes its pid and arguments to a file.
@@ -36,7 +66,7 @@ type node struct {
 
 func newNode(t *testing.T, socket string) *node {
 	dir := t.TempDir()
-	n := &node{t, dir, os.Args[0], filepath.Join(dir, "runtime.toml")}
+	n := &node{t, dir, program, filepath.Join(dir, "runtime.toml")}
 	script := "#!/bin/sh\necho $$ \"$@\" > " + dir + "/called\nexit 7\n"
 	n.write("bin/runc", script, 0o755)
 	n.write("runtime.toml", "runtime = \""+dir+"/bin/runc\"\ncontrol_socket = \""+socket+"\" # the agent's\n", 0o644)

@@ -40,10 +40,10 @@ Examples:
 		Flags: []cli.Flag{
 			setting("config", "read `FILE`; else /etc/weir/weir.toml, or ~/.config/weir/weir.toml for an "+
 				"ordinary user, if it is there"),
-			setting("run-dir", "keep sockets and credit records in `DIR`, best on a tmpfs; else "+
+			setting("run-dir", "keep sockets, containers and caps in `DIR`, best on a tmpfs; else "+
 				"/run/weir, or $XDG_RUNTIME_DIR/weir or /tmp/weir-UID for an ordinary user"),
-			setting("state-dir", "keep containers and caps in `DIR`; else /var/lib/weir, or "+
-				"~/.local/state/weir for an ordinary user"),
+			setting("state-dir", "keep what outlives the boot in `DIR`, such as the sizes of contexts; else "+
+				"/var/lib/weir, or ~/.local/state/weir for an ordinary user"),
 			setting("nvml", "load NVML from `FILE`; else the system's libnvidia-ml.so.1"),
 			setting("agent-wait", "let an allocation wait for an absent agent for at most `DURATION`; "+
 				"else 5s"),

@@ -142,7 +142,9 @@ func setupFrom(c *cli.Context) (runtimeconf.Setup, error) {
 	if err != nil {
 		return setup, err
 	}
-	for name, path := range map[string]*string{"weir-runtime": &setup.Runtime, "weir-hook": &setup.Hook} {
+	for name, path := range map[string]*string{
+		"weir-runtime": &setup.Runtime, "weir-runtime-create": new(string), "weir-hook": &setup.Hook,
+	} {
 		*path = filepath.Join(filepath.Dir(program), name)
 		if info, err := os.Stat(*path); err != nil || !info.Mode().IsRegular() {
 			return setup, fmt.Errorf("there is no %s beside %s; install all of weir's programs in one directory",

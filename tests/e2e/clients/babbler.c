@@ -1,6 +1,9 @@
 // babbler.c: a process of a container that speaks nonsense on the tenant socket.
 //
-// babbler hello: one connection with a right HELLO: "welcome", or "closed REASON".
+// babbler hello [PID]: one connection with a right HELLO, which says that it is process PID's:
+// "welcome", or "closed REASON". Where it is welcome it stays until its input ends. babbler hand
+// PATH: connects, and hands the connection to whoever connects to the socket PATH; "handed".
+// babbler take PATH: takes a connection that is handed there, and says HELLO on it, as hello does.
 // babbler SEED COUNT: COUNT connections. Each sends one kind of bad talk and expects the agent to
 // end it: "closed REASON" with the reason's number, or 0 where the agent just hung up. A connection
 // that the agent leaves open although it was spoken to badly is "open KIND", and the program fails.
@@ -11,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,13 +32,14 @@ static void fill(void *to, size_t bytes) {
 
 // Says hello as the library does; the pages that come are not taken. Returns 0 when it is welcome,
 // else the reason of the CLOSE, or -1.
-static int greet(int fd) {
+static int greet_as(int fd, uint32_t pid) {
     union {
         struct weir_header header;
         struct weir_close close;
         char bytes[WEIR_MSG_BYTES_MAX];
     } answer = {0};
     struct weir_hello hello = good_hello("babbler");
+    hello.pid = pid;
     // An agent that refuses at once may have hung up before it is greeted; what it said lies behind
     // the error, which is told once.
     ssize_t sent = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
@@ -46,6 +51,10 @@ static int greet(int fd) {
     if (answer.header.type == WEIR_MSG_WELCOME)
         return 0;
     return answer.header.type == WEIR_MSG_CLOSE ? (int)answer.close.reason : -1;
+}
+
+static int greet(int fd) {
+    return greet_as(fd, (uint32_t)getpid());
 }
 
 static void say(int fd, const void *message, size_t bytes) {
@@ -211,20 +220,90 @@ static int wait_for_end(int fd) {
     }
 }
 
-static int only_hello(void) {
-    int fd = connect_agent(), reason = fd < 0 ? -1 : greet(fd);
-    if (reason == 0)
-        puts("welcome");
-    else
+static void say_and_flush(const char *words) {
+    puts(words);
+    fflush(stdout);
+}
+
+static void say_and_stay(const char *words) {
+    say_and_flush(words);
+    while (getchar() != EOF)
+        continue;
+}
+
+// Says HELLO on a connection, as process `pid`.
+static int only_hello(int fd, uint32_t pid) {
+    int reason = fd < 0 ? -1 : greet_as(fd, pid);
+    if (reason)
         printf("closed %d\n", reason);
+    else
+        say_and_stay("welcome");
     return reason != 0;
 }
 
+// A socket at `path` by which two babblers meet: the end that listens, or the one that connects.
+static int meet(const char *path, bool listens) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (strlen(path) >= sizeof(address.sun_path))
+        return -1;
+    strcpy(address.sun_path, path);
+    if (!listens)
+        return connect(fd, (struct sockaddr *)&address, sizeof(address)) ? -1 : fd;
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 1))
+        return -1;
+    say_and_flush("listening");
+    return accept(fd, NULL, NULL);
+}
+
+// One descriptor in a message: sent, or received, which returns it or -1.
+static int move_descriptor(int over, int fd) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    char byte = 0;
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = sizeof(control.bytes),
+    };
+    struct cmsghdr *first = CMSG_FIRSTHDR(&message);
+    if (fd < 0) {
+        if (recvmsg(over, &message, 0) == 1 && first->cmsg_type == SCM_RIGHTS)
+            memcpy(&fd, CMSG_DATA(first), sizeof(fd));
+        return fd;
+    }
+    first->cmsg_level = SOL_SOCKET;
+    first->cmsg_type = SCM_RIGHTS;
+    first->cmsg_len = CMSG_LEN(sizeof(fd));
+    memcpy(CMSG_DATA(first), &fd, sizeof(fd));
+    return sendmsg(over, &message, MSG_NOSIGNAL) == 1 ? fd : -1;
+}
+
+static int hand(const char *path) {
+    int over = meet(path, true), fd = connect_agent();  // which says nothing for a moment only
+    if (fd < 0 || over < 0 || move_descriptor(over, fd) < 0) {
+        puts("failed to hand it over");
+        return 1;
+    }
+    say_and_stay("handed");
+    return 0;
+}
+
 int main(int count, char **arguments) {
-    if (count == 2 && !strcmp(arguments[1], "hello"))
-        return only_hello();
+    const char *word = count > 1 ? arguments[1] : "";
+    if (!strcmp(word, "hello"))
+        return only_hello(connect_agent(),
+                          count > 2 ? (uint32_t)atoi(arguments[2]) : (uint32_t)getpid());
     if (count != 3)
         return 2;
+    if (!strcmp(word, "hand"))
+        return hand(arguments[2]);
+    if (!strcmp(word, "take"))
+        return only_hello(move_descriptor(meet(arguments[2], false), -1), (uint32_t)getpid());
     random_state = strtoull(arguments[1], NULL, 10);
     for (int i = 0; i < atoi(arguments[2]); i++) {
         int kind = (int)(next_random(&random_state) % KINDS), fd = connect_agent();

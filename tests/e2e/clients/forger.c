@@ -103,6 +103,11 @@ static bool write_control(const struct page *page) {
         changed |= pwrite(ways[i], forged, sizeof(forged), 0) > 0;
         changed |= mmap(NULL, WEIR_PAGE_BYTES, PROT_WRITE, MAP_SHARED, ways[i], 0) != MAP_FAILED;
     }
+    for (int i = 0; i < count; i++) {
+        changed |= fallocate(ways[i], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0;
+        changed |= fallocate(ways[i], 0, 0, 2 * WEIR_PAGE_BYTES) == 0;
+    }
+    changed |= madvise(page->at, WEIR_PAGE_BYTES, MADV_REMOVE) == 0;
     int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
     changed |= pwrite(memory, forged, sizeof(forged), (off_t)(uintptr_t)page->at) > 0 &&
                *(uint32_t *)page->at != WEIR_CONTROL_MAGIC;

@@ -41,12 +41,14 @@ type Options struct {
 
 // Node is one simulated machine and its agent, private to a test and gone with it.
 type Node struct {
-	t       testing.TB
-	Dir     string // everything of this node lies below
-	RunDir  string // the agent's
-	SimDir  string // the simulated machine's
-	options Options
-	log     *syncBuffer
+	t      testing.TB
+	Dir    string // everything of this node lies below
+	RunDir string // the agent's
+	SimDir string // the simulated machine's
+	// Programs is where the agent's programs are that StartAgent starts next; empty: where make put them.
+	Programs string
+	options  Options
+	log      *syncBuffer
 	*running
 }
 
@@ -239,7 +241,11 @@ func (n *Node) StartAgent() {
 	if n.agent != nil {
 		n.t.Fatal("the agent runs already")
 	}
-	agent := exec.Command(Build(n.t, "weir"), n.agentArguments()...)
+	program := Build(n.t, "weir")
+	if n.Programs != "" {
+		program = filepath.Join(n.Programs, "weir")
+	}
+	agent := exec.Command(program, n.agentArguments()...)
 	agent.Env = n.Env()
 	if n.options.NoDriver {
 		agent.Args = append(agent.Args, "--nvml", Build(n.t, "sim/libnvidia-ml.so.1"))
