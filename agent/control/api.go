@@ -66,13 +66,15 @@ func GPUName(index int, mig *int) string {
 
 // GPUUse is what a container, or one session of it, has on one GPU.
 type GPUUse struct {
-	Index        int    `json:"index"`
-	MIG          *int   `json:"mig"` // as of a GPU
-	UUID         string `json:"uuid"`
-	CapBytes     *int64 `json:"cap_bytes"`     // nil: no cap
-	ChargedBytes int64  `json:"charged_bytes"` // used and credit together; what the cap holds against
-	UsedBytes    int64  `json:"used_bytes"`
-	CreditBytes  int64  `json:"credit_bytes"` // granted, not in use, recallable
+	Index    int    `json:"index"`
+	MIG      *int   `json:"mig"` // as of a GPU
+	UUID     string `json:"uuid"`
+	CapBytes *int64 `json:"cap_bytes"` // nil: no cap
+	// DriverLimitBytes is the limit that the driver itself holds; nil: none. Of a session, its container's.
+	DriverLimitBytes *int64 `json:"driver_limit_bytes"`
+	ChargedBytes     int64  `json:"charged_bytes"` // used and credit together; what the cap holds against
+	UsedBytes        int64  `json:"used_bytes"`
+	CreditBytes      int64  `json:"credit_bytes"` // granted, not in use, recallable
 	// What contexts take for being there; and what code, its variables and limits of contexts take:
 	// as the processes say. Part of UsedBytes, unless the agent does not count contexts.
 	ContextBytes int64 `json:"context_bytes"`
@@ -110,8 +112,10 @@ type Container struct {
 	GPUs     []GPUUse  `json:"gpus"`
 	Sessions []Session `json:"sessions"`
 	Enforced bool      `json:"enforced"`
-	Reason   string    `json:"reason"`  // why not, or an empty string
-	Refused  int64     `json:"refused"` // allocations refused so far
+	// EnforcedBy is what its memory caps hold by, ByDriver or ByLibrary; nil: nothing, or it has none.
+	EnforcedBy *string `json:"enforced_by"`
+	Reason     string  `json:"reason"`  // why not, or what only the driver holds, or an empty string
+	Refused    int64   `json:"refused"` // allocations refused so far
 	// What a container runtime calls it, or has told of it; empty where that is not known.
 	RuntimeID string            `json:"runtime_id"`
 	Pod       string            `json:"pod"`
@@ -119,6 +123,12 @@ type Container struct {
 	Image     string            `json:"image"`
 	Labels    map[string]string `json:"labels"` // nil: not known
 }
+
+// What memory caps hold by: the driver's own limit (and the library), or the library alone.
+const (
+	ByDriver  = "driver"
+	ByLibrary = "library"
+)
 
 // Event is one line of `weir events`.
 type Event struct {

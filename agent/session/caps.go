@@ -42,21 +42,38 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 		c.mu.Unlock()
 		return result, nil
 	}
-	c.spec.Caps = after
+	kept := c.spec.OCI
+	c.setSpec(after, n.willLimit(kept, after))
 	if err := n.save(); err != nil {
-		c.spec.Caps = before
+		c.setSpec(before, kept)
 		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.spec.Name, err)
 	}
 	n.opts.step("caps saved")
+	c.limiting.Lock()
+	c.applyLimits(&after, true)
 	c.mu.Lock()
 	if !c.closed {
 		c.setCaps(after)
+	}
+	c.mu.Unlock()
+	c.applyLimits(nil, true)
+	c.limiting.Unlock()
+	c.mu.Lock()
+	if !c.closed {
 		result.Message, result.GPUs = c.overCap(after), c.uses()
 	}
 	c.mu.Unlock()
 	c.event("caps", 0, "%s", strings.Join(nonEmpty(n.difference(before, after), result.Message,
 		notYet(change.Set)), "; "))
 	return result, nil
+}
+
+// setSpec changes what is kept of the container: its caps, and whether the driver may have limits of it.
+// Called under node.mu.
+func (c *container) setSpec(caps store.Caps, kept *store.OCI) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spec.Caps, c.spec.OCI = caps, kept
 }
 
 // overCap says what of the container's memory in use is over its caps, or nothing. Called under mu.

@@ -40,8 +40,11 @@ type container struct {
 	silent chan struct{} // one token for each connection that has yet to say HELLO
 	unsent atomic.Int64  // answers that came late and that their tenants have yet to make room for
 
+	limiting sync.Mutex // held while the driver's limits change; taken before mu
+
 	mu       sync.Mutex
 	ledgers  []*ledger.Ledger // by GPU
+	limits   []driverLimit    // by GPU: the driver's own
 	contexts []int64          // by GPU: what a context takes here, where the node does not know
 	page     *page.Control
 	sessions map[proc.ID]*session
@@ -91,6 +94,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 	}
 	c.undeclared = make(map[holding]undeclared)
 	c.contexts = make([]int64, len(n.gpus))
+	c.beginLimits()
 	for i, g := range n.gpus {
 		c.ledgers = append(c.ledgers, ledger.New(limitOf(spec.Caps, g.uuid)))
 		c.showContext(i)

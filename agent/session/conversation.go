@@ -97,6 +97,7 @@ func (v *conversation) hello(m *abi.Hello) *ending {
 	}
 	defer pages.close()
 	v.s, v.peer = s, nil
+	v.c.keepLimits(false)
 	welcome := wire.Encode(&abi.Welcome{
 		Header:        abi.Header{Seq: m.Header.Seq},
 		Abi:           wire.Negotiated(m),
@@ -175,8 +176,14 @@ func (c *container) note(s *session, m *abi.Note) {
 		c.event("denied", s.process.PID, "%s was refused %s on %s while the agent was away",
 			s.program, size(int64(m.B)), gpu)
 	case abi.NoteDriverOOM:
+		c.mu.Lock()
+		full := "the card is full"
+		if c.heldByDriver() {
+			full = "the card is full, or the driver's own limit of the container is"
+		}
+		c.mu.Unlock()
 		c.event("driver-oom", s.process.PID, "%s: the driver had no %s left on %s, though the cap "+
-			"allows it; the card is full", s.program, size(int64(m.B)), gpu)
+			"allows it; %s", s.program, size(int64(m.B)), gpu, full)
 	case abi.NoteUnknownGPU:
 		c.event("denied", s.process.PID, "%s was refused memory on a GPU (number %d of its own) that "+
 			"the agent does not know; restart the agent, which finds the GPUs when it starts",

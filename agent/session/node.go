@@ -41,6 +41,8 @@ type gpu struct {
 	known control.GPU
 	// asking is full while NVML is asked for the GPU's processes.
 	asking chan struct{}
+	// limiting is full while the driver changes a limit of its own on the GPU.
+	limiting chan struct{}
 	// context is what one context takes in bytes, 0 while that is not known; measuring is held by
 	// who finds out, and guards the rest: when and why the agent could not make one itself.
 	context   atomic.Int64
@@ -188,7 +190,7 @@ func (n *Node) listGPUs() error {
 		n.byUUID[id] = i
 		n.gpus = append(n.gpus, &gpu{
 			index: known.Index, name: control.GPUName(known.Index, known.MIG), id: id, uuid: known.UUID,
-			known: known, asking: make(chan struct{}, 1),
+			known: known, asking: make(chan struct{}, 1), limiting: make(chan struct{}, 1),
 		})
 	}
 	return nil

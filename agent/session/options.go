@@ -34,6 +34,8 @@ type Options struct {
 	RunDir   string // control pages' and sockets' directory, best on a tmpfs
 	StateDir string // for what is worth keeping over a restart of the machine
 	Devices  Devices
+	// Limits are the driver's own of device memory. nil: it holds none.
+	Limits DriverLimits
 	// MakeContext is how the agent finds out what a context takes. nil: from tenants only.
 	MakeContext MakeContext
 

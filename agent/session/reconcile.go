@@ -57,6 +57,7 @@ func (n *Node) reconciling(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			n.keepAllLimits()
 			n.reconcile(ctx)
 		}
 	}
@@ -234,12 +235,13 @@ func (c *container) reportUndeclared(s suspicion) {
 	if news {
 		c.undeclared[s.holding] = s.undeclared
 	}
+	but := c.butDriver()
 	c.mu.Unlock()
 	if !news {
 		return
 	}
 	asked := s.bytes
-	e := c.newEvent("undeclared", s.process.PID, "%s", s.undeclared.text(g.name))
+	e := c.newEvent("undeclared", s.process.PID, "%s%s", s.undeclared.text(g.name), but)
 	e.GPUUUID, e.Used = g.uuid, &asked
 	c.node.events.Add(e)
 }

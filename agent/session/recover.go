@@ -73,6 +73,7 @@ func (n *Node) recover() error {
 	for _, c := range restored {
 		if err == nil {
 			n.retire(c) // if nothing of it is left
+			c.keepLimits(true)
 		}
 	}
 	return err

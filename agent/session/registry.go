@@ -211,6 +211,7 @@ func (n *Node) retire(c *container) {
 	c.shut()
 	c.page.Close()
 	c.mu.Unlock()
+	c.clearLimits()
 	if c.root != nil {
 		n.watcher.remove(c.rootMark)
 		c.root.Close()

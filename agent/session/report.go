@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/agent/control"
+	"weir/agent/ledger"
 	"weir/cgo/abi"
 )
 
@@ -106,6 +107,14 @@ func (n *Node) sorted() []*container {
 	return list
 }
 
+// What a container's caps are enforced by.
+var byDriver, byLibrary = control.ByDriver, control.ByLibrary
+
+// capped tells whether the container has a memory cap anywhere. Called under mu.
+func (c *container) capped() bool {
+	return slices.ContainsFunc(c.ledgers, (*ledger.Ledger).Capped)
+}
+
 // report describes the container. Called under node.mu.
 func (c *container) report() control.Container {
 	c.mu.Lock()
@@ -122,8 +131,13 @@ func (c *container) report() control.Container {
 	case c.spec.Prepared():
 		r.State = "prepared"
 	}
-	if reason := c.unenforced(); reason != "" {
+	switch reason := c.unenforced(); {
+	case c.heldByDriver():
+		r.EnforcedBy, r.Reason = &byDriver, c.unaided()
+	case reason != "":
 		r.Enforced, r.Reason = false, reason
+	case c.capped():
+		r.EnforcedBy = &byLibrary
 	}
 	sessions := make([]*session, 0, len(c.sessions))
 	for _, s := range c.sessions {
@@ -203,6 +217,9 @@ func (c *container) use(gpu int, charged, credit, shared uint64) control.GPUUse 
 	if l := c.ledgers[gpu]; l.Capped() {
 		limit := int64(l.Cap())
 		u.CapBytes = &limit
+	}
+	if limit := c.limits[gpu].bytes; limit >= 0 {
+		u.DriverLimitBytes = &limit
 	}
 	return u
 }

@@ -109,7 +109,7 @@ func (c *container) lookAround(all []proc.Stat, byPID map[int]proc.Stat) {
 	for _, x := range c.strays {
 		if c.reported[x.ID] != x.Image {
 			c.reported[x.ID] = x.Image
-			c.event("unenforced", x.PID, "%s: %s", x.Name, x.why)
+			c.event("unenforced", x.PID, "%s: %s%s", x.Name, x.why, c.butDriver())
 		}
 	}
 }

@@ -193,7 +193,7 @@ func (n *Node) register(c *container, pid int) error {
 	prepared, begun := c.spec.OCI, *c.spec.OCI
 	begun.Cgroup = (*store.Cgroup)(&group)
 	c.root = root
-	c.setRoot(root.ID, &begun)
+	c.setRoot(root.ID, n.willLimit(&begun, c.spec.Caps))
 	if err = n.save(); err == nil {
 		c.rootMark, err = n.watcher.add(root, c.rootEnded)
 	}
@@ -204,6 +204,7 @@ func (n *Node) register(c *container, pid int) error {
 		return fail(err)
 	}
 	c.identity.(*grouped).group.Store(&group)
+	c.keepLimits(true)
 	c.event("started", pid, "started in the control group %s", group.Path)
 	return nil
 }

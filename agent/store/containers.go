@@ -59,6 +59,8 @@ type OCI struct {
 	Devices    []oci.Device `json:"devices"`
 	FixedImage bool         `json:"fixed_image"`
 	Cgroup     *Cgroup      `json:"cgroup"` // nil: not known yet
+	// DriverLimited: the driver may hold limits of its own for the control group.
+	DriverLimited bool `json:"driver_limited,omitempty"`
 }
 
 // Cgroup is a control group of a hierarchy: that of version 2 where the controller is empty.

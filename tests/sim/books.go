@@ -47,6 +47,15 @@ type GPUBooks struct {
 	ContendedWallNS int64          `json:"contended_wall_ns"` // its part with two rivals and more
 	Processes       []ProcessBooks `json:"processes"`         // oldest first
 	MIG             *MIGBooks      `json:"mig"`               // nil: it cannot be divided
+	Limits          []LimitBooks   `json:"memory_limits"`     // of control groups, if the driver holds any
+}
+
+// LimitBooks are a control group's limits of device memory, by its directory.
+type LimitBooks struct {
+	Directory string `json:"directory"`
+	SoftBytes int64  `json:"soft_bytes"`
+	HardBytes int64  `json:"hard_bytes"`
+	UsedBytes int64  `json:"used_bytes"` // what the processes in it, or below it, hold
 }
 
 // MIGBooks are how a card is divided.

@@ -16,7 +16,7 @@
 #include <pthread.h>
 
 #define SIM_MAGIC 0x4d495357u  // "WSIM"
-#define SIM_LAYOUT 2u
+#define SIM_LAYOUT 3u
 #define SIM_REGIONS 8u        // copies of the engines: one in use, the rest for stopped holders
 #define SIM_HOLDS_MAX 16384u  // of shared memory, of all processes together
 
@@ -160,7 +160,8 @@ struct sim_process {
     _Alignas(64) pthread_mutex_t life;
     uint64_t serial;  // 0: nobody's words count
     uint64_t joined_ns;
-    uint64_t attached;  // see sim_attached_*
+    uint64_t attached;                 // see sim_attached_*
+    uint64_t groups[SIM_GROUP_DEPTH];  // control groups that it is in, see limit.c
     int32_t pid;
     char name[16];
 };
@@ -190,8 +191,9 @@ struct sim_account {
 struct sim_hold {
     uint64_t share;
     uint64_t bytes;
-    uint32_t under;  // the card or GPU instance whose memory it is
-    uint32_t slot;
+    uint16_t under;  // the card or GPU instance whose memory it is
+    uint16_t slot;
+    uint32_t group;  // that its first holder was in, see sim_limit_home
 };
 
 // The books of device memory.
@@ -200,6 +202,13 @@ struct sim_ledger {
     uint32_t hold_count;
     struct sim_account accounts[SIM_COLUMNS][SIM_PROCESSES_MAX];
     struct sim_hold holds[SIM_HOLDS_MAX];
+};
+
+// A place for a limit of a control group, see limit.c.
+struct sim_limit_place {
+    uint64_t group;  // 0: free
+    uint64_t inode;  // of its directory
+    struct sim_limit limit;
 };
 
 enum sim_fault_state { SIM_FAULT_FREE, SIM_FAULT_WRITING, SIM_FAULT_ARMED };
@@ -232,6 +241,7 @@ struct sim_file {
     uint32_t attention;             // 1: faults are armed or cards lost
     uint32_t losses[SIM_GPUS_MAX];  // see fault.c
     struct sim_armed faults[SIM_FAULTS_MAX];
+    struct sim_limit_place limits[SIM_LIMITS_MAX];
     uint64_t creations;  // of MIG instances: the last number given
     struct sim_process processes[SIM_PROCESSES_MAX];
     // Which of `ledgers` is in force, plus their number times a count of changes.
@@ -289,6 +299,25 @@ void sim_memory_users(struct sim_machine *machine, unsigned gpu, uint32_t *conte
 // Fills in the memory of the process in a slot, into zeros.
 void sim_memory_of(struct sim_machine *machine, uint32_t slot,
                    struct sim_process_gpu gpus[SIM_COLUMNS]);
+
+// memory.c: a copy of the books for looking at, until sim_ledger_look_end. NULL: no memory for it.
+const struct sim_ledger *sim_ledger_look(struct sim_machine *machine);
+void sim_ledger_look_end(struct sim_machine *machine);
+// What live processes hold of a card or GPU instance by these books, managed memory apart: all of
+// them, or those in a control group.
+uint64_t sim_memory_sum(const struct sim_file *file, const struct sim_ledger *ledger, unsigned gpu,
+                        uint64_t group);
+
+// limit.c: notes in which control groups this process is now.
+void sim_limit_enter(struct sim_machine *machine);
+// Whether a process is in a control group; of group 0 all are.
+bool sim_limit_member(const struct sim_file *file, uint32_t slot, uint64_t group);
+// The control group whose limit memory counts against that this process will share: the innermost
+// that has one on the card now, shortened; 0: none.
+uint32_t sim_limit_home(const struct sim_machine *machine, unsigned gpu);
+// Whether all limits of this process's groups allow it more of a card.
+bool sim_limit_fits(const struct sim_machine *machine, const struct sim_ledger *ledger,
+                    unsigned gpu, uint64_t bytes);
 
 // memory.c: what all live processes hold of a card or GPU instance, but for managed memory. May be
 // called under the lock.

@@ -12,6 +12,7 @@
 #define SIM_MACHINE_H
 
 #include "fault.h"
+#include "limit.h"
 #include "managed.h"
 #include "mig.h"
 
@@ -89,6 +90,8 @@ struct sim_config {
     uint64_t nvlink_bytes_per_s;  // of one link, one way [25 GB/s / scale]
     uint64_t host_bytes;  // most managed memory of all processes together; 0: what the host has
     uint8_t nvlinks[SIM_GPUS_MAX][SIM_GPUS_MAX];  // between two cards, either way the same
+    uint32_t memory_limits;  // 1: the driver holds limits of control groups (limit.h)
+    uint32_t reserved;
     struct sim_gpu_config gpus[SIM_GPUS_MAX];
 };
 

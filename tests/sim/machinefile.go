@@ -39,6 +39,7 @@ type Machine struct {
 	NVLinkRate   int64 // of one link, one way; 0: 25 GB/s
 	NVLinks      []NVLink
 	NoPeerAccess bool // no card can reach another's memory
+	MemoryLimits bool // the driver holds limits of device memory of control groups
 }
 
 // NVLink is a number of links between each two of some GPUs.
@@ -140,6 +141,7 @@ func ParseMachine(file string, data []byte) (*Machine, error) {
 	readKeys(&reader, "", machineKeys, machine, document)
 	reader.gpus(machine, document["gpu"])
 	reader.nvlinks(machine, document["nvlink"])
+	reader.memoryLimits(machine)
 	if len(reader.mistakes) > 0 {
 		return nil, slices.MinFunc(reader.mistakes, compareMistakes)
 	}

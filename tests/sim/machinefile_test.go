@@ -165,6 +165,7 @@ func TestBadMachineFiles(t *testing.T) {
 		{"mig", `pcie_path = "0/1/2/3/4"`, []string{"pcie_path", "at most 3"}},
 		{"mig", `pcie_path = ["0/1", "0/1"]`, []string{"pcie_path", "2 paths for 1 GPUs"}},
 		{"mig", `pcie_path = 256`, []string{"pcie_path", "a path such as"}},
+		{"cuda", `memory_limits = true`, []string{"memory_limits", "driver 535.309.01 holds none", "from 615 on"}},
 		{"cuda", `peer_access = "yes"`, []string{"peer_access", `"yes" is not true or false`}},
 		{"cuda", `host_memory = "0"`, []string{"host_memory", "want a size"}},
 		{"cuda", `nvlink_bandwidth = "25GiB"`, []string{"nvlink_bandwidth", "want a rate"}},

@@ -44,6 +44,7 @@ var machineKeys = []key[Machine]{
 	{name: "cuda", wanted: cudaWanted, set: setCUDA},
 	optional(size("host_memory", 1, func(m *Machine, n int64) { m.HostBytes = n })),
 	optional(truth("peer_access", func(m *Machine, on bool) { m.NoPeerAccess = !on })),
+	optional(truth("memory_limits", func(m *Machine, on bool) { m.MemoryLimits = on })),
 	optional(measured("nvlink_bandwidth", atLeastOne(rates),
 		func(m *Machine, n int64) { m.NVLinkRate = n })),
 	{name: "gpu", wanted: "one [[gpu]] table a GPU, or one with a count"},
@@ -171,6 +172,17 @@ func setDriver(m *Machine, value any) error {
 	}
 	m.Driver = text
 	return nil
+}
+
+// memoryLimitsDriver is the first driver that holds limits of control groups.
+const memoryLimitsDriver = "615"
+
+// memoryLimits checks that the machine's driver can hold limits.
+func (r *reader) memoryLimits(machine *Machine) {
+	if machine.MemoryLimits && machine.Driver != "" && machine.Driver < memoryLimitsDriver {
+		r.mistake("", "memory_limits", "driver %s holds none; want true with a driver from %s on", machine.Driver,
+			memoryLimitsDriver)
+	}
 }
 
 const cudaWanted = `a version such as "12.2"`

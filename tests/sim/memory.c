@@ -32,6 +32,7 @@ struct change {
     int contexts;     // more or fewer
     uint64_t bytes;
     uint64_t share;
+    uint32_t home;  // the control group that a new share counts against
 };
 
 // ---- The ledger in force ----
@@ -127,8 +128,7 @@ static int make(struct sim_machine *machine, struct change *change) {
     return rc;
 }
 
-// A copy for looking at, until look_end. NULL: no memory for it.
-static const struct sim_ledger *look(struct sim_machine *machine) {
+const struct sim_ledger *sim_ledger_look(struct sim_machine *machine) {
     struct attempts attempts = {0};
     pthread_mutex_lock(&machine->ledger_lock);
     if (!machine->ledger)
@@ -140,7 +140,7 @@ static const struct sim_ledger *look(struct sim_machine *machine) {
     return machine->ledger;
 }
 
-static void look_end(struct sim_machine *machine) {
+void sim_ledger_look_end(struct sim_machine *machine) {
     pthread_mutex_unlock(&machine->ledger_lock);
 }
 
@@ -177,20 +177,20 @@ static uint32_t group_end(const struct sim_file *file, const struct sim_ledger *
     return i;
 }
 
-static uint64_t used_bytes(const struct sim_file *file, const struct sim_ledger *ledger,
-                           unsigned gpu) {
+uint64_t sim_memory_sum(const struct sim_file *file, const struct sim_ledger *ledger, unsigned gpu,
+                        uint64_t group) {
     uint64_t sum = 0;
     for (uint32_t slot = 0; slot < ledger->processes; slot++) {
         uint64_t own = gpu < SIM_GPUS_MAX ? ledger->accounts[gpu][slot].bytes : 0;
         uint64_t divided = ledger->accounts[SIM_GPUS_MAX][slot].bytes;
-        if (!(own || divided) || !alive(file, slot))
+        if (!(own || divided) || !alive(file, slot) || !sim_limit_member(file, slot, group))
             continue;
         sum += own + (divided && within(instance_of(file, slot), gpu) ? divided : 0);
     }
     for (uint32_t i = 0, oldest; i < ledger->hold_count;) {
         const struct sim_hold *hold = &ledger->holds[i];
         i = group_end(file, ledger, i, &oldest);
-        if (oldest < i && within(hold->under, gpu))
+        if (oldest < i && within(hold->under, gpu) && (!group || hold->group == (uint32_t)group))
             sum += hold->bytes;
     }
     return sum;
@@ -198,8 +198,9 @@ static uint64_t used_bytes(const struct sim_file *file, const struct sim_ledger 
 
 static bool fits(const struct change *change, const struct sim_ledger *ledger) {
     uint64_t total = sim_config_of(change->machine, change->column)->memory_bytes;
-    uint64_t used = used_bytes(change->machine->file, ledger, change->under);
-    return used <= total && change->bytes <= total - used;
+    uint64_t used = sim_memory_sum(change->machine->file, ledger, change->under, 0);
+    return used <= total && change->bytes <= total - used &&
+           sim_limit_fits(change->machine, ledger, change->under, change->bytes);
 }
 
 // ---- A process's own memory ----
@@ -247,6 +248,7 @@ static int taken(struct sim_machine *machine, int rc) {
 }
 
 int sim_memory_take(struct sim_machine *machine, unsigned gpu, uint64_t bytes) {
+    sim_limit_enter(machine);
     return taken(machine, change_own(machine, gpu, bytes, 0, apply_take));
 }
 
@@ -256,6 +258,7 @@ void sim_memory_give(struct sim_machine *machine, unsigned gpu, uint64_t bytes) 
 
 int sim_memory_take_context(struct sim_machine *machine, unsigned gpu) {
     uint64_t bytes = sim_config_of(machine, gpu)->context_bytes;
+    sim_limit_enter(machine);
     return taken(machine, change_own(machine, gpu, bytes, 1, apply_take));
 }
 
@@ -299,16 +302,18 @@ static bool is_mine(const struct change *change, const struct sim_hold *hold) {
 // Adds a hold of this process behind all others of the share.
 static int add_hold(const struct change *change, struct sim_ledger *ledger) {
     uint32_t i = first_hold(ledger, change->share);
-    while (i < ledger->hold_count && ledger->holds[i].share == change->share)
-        i++;
+    uint32_t group = change->home;
+    for (; i < ledger->hold_count && ledger->holds[i].share == change->share; i++)
+        group = ledger->holds[i].group;
     if (ledger->hold_count == SIM_HOLDS_MAX)
         return ENOSPC;
     memmove(&ledger->holds[i + 1], &ledger->holds[i],
             (ledger->hold_count++ - i) * sizeof ledger->holds[0]);
     ledger->holds[i] = (struct sim_hold){.share = change->share,
                                          .bytes = change->bytes,
-                                         .under = change->under,
-                                         .slot = change->machine->slot};
+                                         .under = (uint16_t)change->under,
+                                         .slot = (uint16_t)change->machine->slot,
+                                         .group = group};
     return 0;
 }
 
@@ -353,6 +358,7 @@ uint64_t sim_share_name(struct sim_machine *machine) {
 
 int sim_share_move(struct sim_machine *machine, unsigned gpu, uint64_t share, uint64_t bytes) {
     struct change change = change_of(machine, gpu, bytes);
+    change.home = sim_limit_home(machine, gpu);
     change.apply = apply_move;
     change.share = share;
     return make(machine, &change);
@@ -362,6 +368,8 @@ int sim_share_hold(struct sim_machine *machine, unsigned gpu, uint64_t share, ui
     struct change change = change_of(machine, gpu, bytes);
     change.apply = apply_hold;
     change.share = share;
+    sim_limit_enter(machine);
+    change.home = sim_limit_home(machine, gpu);
     return share ? taken(machine, make(machine, &change)) : EINVAL;
 }
 
@@ -372,14 +380,14 @@ void sim_share_drop(struct sim_machine *machine, uint64_t share) {
 }
 
 bool sim_share_held(struct sim_machine *machine, uint64_t share) {
-    const struct sim_ledger *ledger = look(machine);
+    const struct sim_ledger *ledger = sim_ledger_look(machine);
     bool held = false;
     if (ledger) {
         uint32_t first = first_hold(ledger, share), oldest;
         held = first < ledger->hold_count && ledger->holds[first].share == share &&
                group_end(machine->file, ledger, first, &oldest) > oldest;
     }
-    look_end(machine);
+    sim_ledger_look_end(machine);
     return held;
 }
 
@@ -406,16 +414,16 @@ void sim_memory_clear(struct sim_machine *machine) {
 
 int sim_memory_used(struct sim_machine *machine, unsigned gpu, uint64_t *bytes) {
     unsigned under = gpu < SIM_GPUS_MAX ? gpu : sim_mig_instance_of(machine, gpu);
-    const struct sim_ledger *ledger = look(machine);
-    *bytes = ledger ? used_bytes(machine->file, ledger, under) : 0;
-    look_end(machine);
+    const struct sim_ledger *ledger = sim_ledger_look(machine);
+    *bytes = ledger ? sim_memory_sum(machine->file, ledger, under, 0) : 0;
+    sim_ledger_look_end(machine);
     return ledger ? 0 : ENOMEM;
 }
 
 uint64_t sim_memory_plain(struct sim_machine *machine, unsigned under) {
-    const struct sim_ledger *ledger = look(machine);
-    uint64_t bytes = ledger ? used_bytes(machine->file, ledger, under) : 0;
-    look_end(machine);
+    const struct sim_ledger *ledger = sim_ledger_look(machine);
+    uint64_t bytes = ledger ? sim_memory_sum(machine->file, ledger, under, 0) : 0;
+    sim_ledger_look_end(machine);
     return bytes;
 }
 
@@ -430,17 +438,17 @@ void sim_memory_info(struct sim_machine *machine, unsigned gpu, uint64_t *free_b
 }
 
 uint32_t sim_memory_contexts(struct sim_machine *machine, unsigned gpu, uint32_t slot) {
-    const struct sim_ledger *ledger = look(machine);
+    const struct sim_ledger *ledger = sim_ledger_look(machine);
     bool known = ledger && slot < ledger->processes;
     uint32_t contexts = known ? ledger->accounts[sim_column(gpu)][slot].contexts : 0;
-    look_end(machine);
+    sim_ledger_look_end(machine);
     return contexts;
 }
 
 void sim_memory_users(struct sim_machine *machine, unsigned gpu, uint32_t *contexts,
                       uint32_t *processes) {
     const struct sim_file *file = machine->file;
-    const struct sim_ledger *ledger = look(machine);
+    const struct sim_ledger *ledger = sim_ledger_look(machine);
     *contexts = *processes = 0;
     for (uint32_t slot = 0; ledger && slot < ledger->processes; slot++) {
         uint64_t attached = __atomic_load_n(&file->processes[slot].attached, __ATOMIC_ACQUIRE);
@@ -451,13 +459,13 @@ void sim_memory_users(struct sim_machine *machine, unsigned gpu, uint32_t *conte
         *contexts += count;
         ++*processes;
     }
-    look_end(machine);
+    sim_ledger_look_end(machine);
 }
 
 void sim_memory_of(struct sim_machine *machine, uint32_t slot,
                    struct sim_process_gpu gpus[SIM_COLUMNS]) {
     const struct sim_file *file = machine->file;
-    const struct sim_ledger *ledger = look(machine);
+    const struct sim_ledger *ledger = sim_ledger_look(machine);
     uint32_t hold_count = ledger ? ledger->hold_count : 0;
     for (unsigned i = 0; ledger && slot < ledger->processes && i < SIM_COLUMNS; i++) {
         const struct sim_account *account = &ledger->accounts[i][slot];
@@ -479,5 +487,5 @@ void sim_memory_of(struct sim_machine *machine, uint32_t slot,
             gpu->imported_bytes += from == oldest ? 0 : hold->bytes;
         }
     }
-    look_end(machine);
+    sim_ledger_look_end(machine);
 }

@@ -76,6 +76,7 @@ int sim_process_join(struct sim_machine *machine) {
     machine->slot = slot;
     __atomic_store_n(&process->attached, 0, __ATOMIC_RELAXED);
     sim_memory_clear(machine);
+    sim_limit_enter(machine);
     struct sim_engines *engines;
     do {
         engines = sim_lock(machine);

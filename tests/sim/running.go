@@ -187,6 +187,7 @@ func (r *Running) Books() (Books, error) {
 			return Books{}, err
 		}
 	}
+	books.limits(r.machine)
 	// All that processes can have used: cards, and by their numbers the MIG devices.
 	all := map[int]*GPUBooks{}
 	for i := range books.GPUs {
@@ -211,6 +212,21 @@ func (r *Running) Books() (Books, error) {
 		})
 	}
 	return books, nil
+}
+
+// limits fills in the limits of control groups.
+func (b *Books) limits(machine *C.struct_sim_machine) {
+	var limit C.struct_sim_limit
+	for place := range C.uint(C.SIM_LIMITS_MAX) {
+		if C.sim_limit_at(machine, place, &limit) != 0 || int(limit.gpu) >= len(b.GPUs) {
+			continue
+		}
+		gpu := &b.GPUs[limit.gpu]
+		gpu.Limits = append(gpu.Limits, LimitBooks{
+			Directory: C.GoString(&limit.directory[0]), SoftBytes: int64(limit.soft_bytes),
+			HardBytes: int64(limit.hard_bytes), UsedBytes: int64(limit.used_bytes),
+		})
+	}
 }
 
 func gpuBooks(index int, config *C.struct_sim_gpu_config, state *C.struct_sim_gpu_state) GPUBooks {
@@ -314,6 +330,9 @@ func (m *Machine) config() (C.struct_sim_config, error) {
 	}
 	if m.NoPeerAccess {
 		config.no_peer_access = 1
+	}
+	if m.MemoryLimits {
+		config.memory_limits = 1
 	}
 	for a, others := range m.linksBetween() {
 		for b, links := range others {

@@ -29,6 +29,7 @@ const (
 var eventTypes = []string{
 	"denied", "driver-oom", "caps", "runtime", "prepared", "started", "unstarted", "ending", "ended", "session-ended",
 	"refused", "left", "forked", "forged", "unenforced", "unshared", "undeclared", "incompatible", "measured",
+	"driver-limit",
 }
 
 func eventsCommand() *cli.Command {

@@ -64,7 +64,7 @@ func sampleNode(library string) *controltest.Node {
 			Caps: control.Caps{
 				MemoryBytes: ptr(int64(64 * mib)), Weight: ptr(2.0), SwapBytes: ptr(int64(mib)),
 			},
-			Enforced: true, Refused: 3, State: "running",
+			Enforced: true, EnforcedBy: ptr(control.ByLibrary), Refused: 3, State: "running",
 			GPUs: []control.GPUUse{
 				{Index: 0, UUID: "GPU-0", CapBytes: ptr(int64(64 * mib)), ChargedBytes: 50 * mib,
 					UsedBytes: 48 * mib, CreditBytes: 2 * mib, ContextBytes: 5 * mib, CodeBytes: mib / 2},

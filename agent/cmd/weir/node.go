@@ -42,6 +42,7 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 		RunDir:      settings.RunDir,
 		StateDir:    settings.StateDir,
 		Devices:     nodeDevices{devices},
+		Limits:      nodeDevices{devices},
 		MakeContext: makeContext,
 		Library:     contents,
 		Version:     version,
@@ -113,6 +114,15 @@ func (d nodeDevices) GPUs() ([]control.GPU, error) {
 		list = append(list, entry)
 	}
 	return list, nil
+}
+
+// SetMemoryLimit has the driver hold a limit of its own.
+func (d nodeDevices) SetMemoryLimit(gpuUUID, directory string, bytes int64) error {
+	err := d.Devices.SetMemoryLimit(gpuUUID, directory, bytes)
+	if errors.Is(err, device.ErrNoLimits) {
+		return fmt.Errorf("%w: %w", control.ErrUnsupported, err)
+	}
+	return err
 }
 
 // Nodes are a GPU's device nodes.

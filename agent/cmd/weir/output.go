@@ -123,13 +123,17 @@ func orDash(text string) string {
 	return printable(text)
 }
 
-// enforced says whether a container's caps hold, and if not why.
+// enforced says whether a container's caps hold, by what, and what else there is to know.
 func enforced(container control.Container) string {
+	text := "no"
 	if container.Enforced {
-		return "yes"
+		text = "yes"
 	}
-	if container.Reason == "" {
-		return "no"
+	if container.EnforcedBy != nil {
+		text += " (" + printable(*container.EnforcedBy) + ")"
 	}
-	return "no: " + printable(container.Reason)
+	if container.Reason != "" {
+		text += ": " + printable(container.Reason)
+	}
+	return text
 }

@@ -88,20 +88,29 @@ func parseCgroups(text []byte) map[string]string {
 	return all
 }
 
-// Members are the pids in a control group and those below it, as its file system lists them. One that
-// is gone has none.
-func (g Cgroup) Members() (map[int]bool, error) {
+// Directory is where the control group is in the file system; it may be gone.
+func (g Cgroup) Directory() (string, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("looking for the control groups' file system: %w", err)
+		return "", fmt.Errorf("looking for the control groups' file system: %w", err)
 	}
 	at, root := cgroupMount(mounts, g.Controller)
 	if at == "" || !within(root, g.Path) {
-		return nil, fmt.Errorf("the control group %s cannot be looked into: its file system is not mounted here",
+		return "", fmt.Errorf("the control group %s cannot be looked into: its file system is not mounted here",
 			g.Path)
 	}
+	return filepath.Join(at, strings.TrimPrefix(g.Path, root)), nil
+}
+
+// Members are the pids in a control group and those below it, as its file system lists them. One that
+// is gone has none.
+func (g Cgroup) Members() (map[int]bool, error) {
+	directory, err := g.Directory()
+	if err != nil {
+		return nil, err
+	}
 	pids := make(map[int]bool)
-	err = filepath.WalkDir(filepath.Join(at, strings.TrimPrefix(g.Path, root)), func(path string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -242,6 +243,32 @@ static int open_route(const char *path, int flags) {
     return handle ? take_route(handle) : -1;
 }
 
+// A function of an object by its symbol table, past everybody who would have it found otherwise.
+static void *walk(const struct link_map *object, const char *name) {
+    const ElfW(Sym) *symbol = NULL;
+    const char *names = NULL;
+    for (const ElfW(Dyn) *entry = object->l_ld; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB)
+            symbol = (const ElfW(Sym) *)entry->d_un.d_ptr;
+        else if (entry->d_tag == DT_STRTAB)
+            names = (const char *)entry->d_un.d_ptr;
+    }
+    for (; symbol && (const char *)symbol < names; symbol++)  // which lie behind
+        if (symbol->st_shndx != SHN_UNDEF && !strcmp(names + symbol->st_name, name))
+            return (void *)(object->l_addr + symbol->st_value);
+    return NULL;
+}
+
+static int walk_route(void) {
+    struct link_map *object;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (!driver || dlinfo(driver, RTLD_DI_LINKMAP, &object))
+        return -1;
+    allocate = (alloc_fn *)walk(object, "cuMemAlloc_v2");
+    release = (free_fn *)walk(object, "cuMemFree_v2");
+    return allocate && release ? 0 : -1;
+}
+
 static int take_procaddress(int version) {
     void *found[2] = {NULL, NULL};
     int code = cuGetProcAddress_v2("cuMemAlloc", &found[0], version, 0, NULL);
@@ -268,6 +295,8 @@ static void do_via(char **words) {
         failed = open_route("libcuda.so.1", RTLD_DEEPBIND);
     else if (!strcmp(route, "path"))
         failed = open_route(words[2], 0);
+    else if (!strcmp(route, "walk"))
+        failed = walk_route();
     else if (!strcmp(route, "procaddress"))
         failed = take_procaddress((int)puppet_number(words[2]));
     if (failed)

@@ -264,6 +264,7 @@ API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
         return driver_leave(CUDA_ERROR_INVALID_VALUE);
     uint64_t free_now, total;
     sim_memory_info(driver.machine, context->card, &free_now, &total);
+    sim_limit_clamp(driver.machine, context->card, &free_now, &total);
     *free_bytes = free_now;
     *total_bytes = total;
     return driver_leave(CUDA_SUCCESS);

@@ -9,7 +9,7 @@ NVML_MACHINE_SOURCES := $(wildcard tests/sim/*.c)
 NVML_SOURCES := $(wildcard $(NVML_DIR)/*.c) $(NVML_MACHINE_SOURCES)
 NVML_HEADERS := $(wildcard $(NVML_DIR)/*.h $(NVML_DIR)/*.def tests/sim/*.h)
 NVML_TEST_DIR := $(NVML_DIR)/test
-NVML_TESTS := nvml_test mig_test mig_kill_test topology_test
+NVML_TESTS := nvml_test limit_test mig_test mig_kill_test topology_test
 NVML_TEST_HEADERS := $(NVML_HEADERS) $(wildcard $(NVML_TEST_DIR)/*.h)
 
 BUILD_TARGETS += $(BUILD)/sim/libnvidia-ml.so.1 $(NVML_OUT)/client
@@ -40,7 +40,7 @@ $$(NVML_OUT)/$(1)/%.o: %.c $$(NVML_TEST_HEADERS) $$(NVML_DIR)/build.mk
 	@mkdir -p $$(@D)
 	$$(CC) $$(NVML_CFLAGS) $$(NVML_EXTRA_$(1)) -c -o $$@ $$<
 
-$$(NVML_OUT)/$(1)/nvml_test: \
+$$(NVML_OUT)/$(1)/nvml_test $$(NVML_OUT)/$(1)/limit_test: \
   $$(NVML_OUT)/$(1)/$$(NVML_TEST_DIR)/client.o
 $$(NVML_OUT)/$(1)/mig_test $$(NVML_OUT)/$(1)/mig_kill_test: \
   $$(NVML_OUT)/$(1)/$$(NVML_TEST_DIR)/mig_machine.o

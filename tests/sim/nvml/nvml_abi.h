@@ -18,6 +18,7 @@ enum {
     NVML_NO_DRIVER = 9,
     NVML_TIMEOUT = 10,
     NVML_GPU_IS_LOST = 15,
+    NVML_OPERATING_SYSTEM = 17,
     NVML_IN_USE = 19,
     NVML_OUT_OF_MEMORY = 20,
     NVML_INSUFFICIENT_RESOURCES = 23,
@@ -62,6 +63,22 @@ struct nvml_memory_v2 {
     uint64_t total;
     uint64_t reserved;  // what the driver keeps for itself
     uint64_t free;
+    uint64_t used;
+};
+
+// Limits of a control group; NVML_LIMIT_MAX is the whole card's memory, as a hard limit none.
+#define NVML_LIMIT_MAX UINT64_MAX
+
+struct nvml_set_memory_limits {
+    const char *directory;  // of the group, in the file system of version 2
+    uint64_t soft;
+    uint64_t hard;
+};
+
+struct nvml_memory_limits {
+    const char *directory;  // set by the caller
+    uint64_t soft;
+    uint64_t hard;
     uint64_t used;
 };
 
@@ -394,6 +411,8 @@ int nvmlDeviceGetCpuAffinityWithinScope(struct nvml_device *device, unsigned wor
 int nvmlDeviceGetMemoryInfo(struct nvml_device *device, struct nvml_memory *memory);
 int nvmlDeviceGetMemoryInfo_v2(struct nvml_device *device, struct nvml_memory_v2 *memory);
 int nvmlDeviceGetBAR1MemoryInfo(struct nvml_device *device, struct nvml_memory *memory);
+int nvmlDeviceSetMemoryLimits_v1(struct nvml_device *device, struct nvml_set_memory_limits *limits);
+int nvmlDeviceGetMemoryLimits_v1(struct nvml_device *device, struct nvml_memory_limits *limits);
 int nvmlDeviceGetUtilizationRates(struct nvml_device *device, struct nvml_utilisation *rates);
 
 // processes.c: `count` is the room in and the number of processes out. Too little room:

@@ -22,6 +22,7 @@ static const struct {
     {NVML_NO_DRIVER, "driver not loaded: no simulated machine is up"},
     {NVML_TIMEOUT, "timeout"},
     {NVML_GPU_IS_LOST, "the GPU is lost: it fell off the bus, or the simulated machine is down"},
+    {NVML_OPERATING_SYSTEM, "the operating system refused"},
     {NVML_IN_USE, "in use"},
     {NVML_OUT_OF_MEMORY, "out of memory"},
     {NVML_INSUFFICIENT_RESOURCES, "no room beside what is there"},

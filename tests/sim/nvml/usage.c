@@ -83,6 +83,7 @@ static int read_memory(struct nvml_device *device, struct nvml_memory_v2 *memory
     uint64_t free_bytes;
     uint64_t total_bytes;
     sim_memory_info(query.machine, query.unit, &free_bytes, &total_bytes);
+    sim_limit_clamp(query.machine, query.unit, &free_bytes, &total_bytes);
     *memory = (struct nvml_memory_v2){
         .total = total_bytes + query.gpu->reserved_bytes,
         .reserved = query.gpu->reserved_bytes,
