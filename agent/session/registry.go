@@ -78,7 +78,7 @@ func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 		c.event("unenforced", root.PID, "%s", later)
 	}
 	return control.RunGrant{
-		ID: c.spec.ID, Name: c.spec.Name, Socket: n.run.socket(c.spec.ID), Library: c.spec.Library,
+		ID: c.spec.ID, Name: c.spec.Name, Socket: n.run.socket(c.spec.ID), Library: n.library,
 	}, nil
 }
 

@@ -89,7 +89,7 @@ func TestC6LibraryUpgraded(t *testing.T) {
 	}
 
 	n.StopAgent()
-	n.Programs = nextVersion(t)
+	n.Upgrade(nextVersion(t))
 	n.StartAgent()
 	next := n.Bundle("next", asks32, nil)
 	p := next.Puppet()

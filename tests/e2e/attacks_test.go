@@ -319,6 +319,16 @@ func TestImagesCodeInHooks(t *testing.T) {
 	}
 }
 
+// The image's environment names a socket at which there is no agent: no cap is known, and no memory given.
+func TestImageNamesAnotherSocket(t *testing.T) {
+	node.NeedRunc(t)
+	n := node.Start(t, node.Options{Config: "agent_wait = \"100ms\"\n"})
+	p := n.Bundle("deaf", capped32, with(environment("WEIR_SOCKET=/nonexistent"))).Puppet()
+	if p.Code("init") == 0 && p.Code("alloc %d", mib) == 0 {
+		t.Error("without an agent it has memory")
+	}
+}
+
 // Images in which the places that weir mounts over are links that lead out, or files: nothing out here is
 // written, and the container starts under its cap, or not at all.
 func TestHostilePlacesInImages(t *testing.T) {

@@ -37,18 +37,17 @@ type Options struct {
 	Through []string
 	// OrdinaryUser runs everything as nobody where the test runs as root.
 	OrdinaryUser bool
+	programs     string // see Upgrade
 }
 
 // Node is one simulated machine and its agent, private to a test and gone with it.
 type Node struct {
-	t      testing.TB
-	Dir    string // everything of this node lies below
-	RunDir string // the agent's
-	SimDir string // the simulated machine's
-	// Programs is where the agent's programs are that StartAgent starts next; empty: where make put them.
-	Programs string
-	options  Options
-	log      *syncBuffer
+	t       testing.TB
+	Dir     string // everything of this node lies below
+	RunDir  string // the agent's
+	SimDir  string // the simulated machine's
+	options Options
+	log     *syncBuffer
 	*running
 }
 
@@ -242,8 +241,8 @@ func (n *Node) StartAgent() {
 		n.t.Fatal("the agent runs already")
 	}
 	program := Build(n.t, "weir")
-	if n.Programs != "" {
-		program = filepath.Join(n.Programs, "weir")
+	if n.options.programs != "" {
+		program = filepath.Join(n.options.programs, "weir")
 	}
 	agent := exec.Command(program, n.agentArguments()...)
 	agent.Env = n.Env()
@@ -279,6 +278,9 @@ func (n *Node) StartAgent() {
 		n.t.Fatalf("the agent is not ready after %s\n%s", patience, n.log)
 	}
 }
+
+// Upgrade has StartAgent take the agent's programs out of another folder from now on.
+func (n *Node) Upgrade(programs string) { n.options.programs = programs }
 
 func (n *Node) agentArguments() []string {
 	return []string{"agent", "--config", n.configFile(), "--run-dir", n.RunDir,
