@@ -40,6 +40,8 @@ type Config struct {
 	// UnaskedGPU is what becomes of a container that a container runtime starts with a GPU and that
 	// asked for nothing: UnaskedPass, UnaskedDefault or UnaskedRefuse.
 	UnaskedGPU string
+	// NoDriverLimit: the driver's own limits of containers are left alone; else they back the caps.
+	NoDriverLimit bool
 	// Rules are the [[containers]] tables, in their order.
 	Rules []ContainerRule
 }
@@ -55,6 +57,7 @@ type fileKeys struct {
 	Undeclared   *string `toml:"undeclared"`
 	Incompatible *string `toml:"incompatible"`
 	UnaskedGPU   *string `toml:"unasked_gpu"`
+	DriverLimit  *string `toml:"driver_limit"`
 
 	Containers []ruleKeys `toml:"containers"`
 }
@@ -82,6 +85,8 @@ func (f *fileKeys) value(key string) *string {
 		return f.Incompatible
 	case "unasked_gpu":
 		return f.UnaskedGPU
+	case "driver_limit":
+		return f.DriverLimit
 	}
 	return nil
 }
@@ -103,6 +108,7 @@ var Keys = []Key{
 	{"undeclared", "undeclared", "WEIR_UNDECLARED", `"report" or "end"`},
 	{"incompatible", "incompatible", "WEIR_INCOMPATIBLE", `"refuse" or "pass"`},
 	{"unasked_gpu", "unasked-gpu", "WEIR_UNASKED_GPU", `"pass", "default" or "refuse"`},
+	{"driver_limit", "driver-limit", "WEIR_DRIVER_LIMIT", `"auto" or "off"`},
 }
 
 // Default is the configuration of an agent that this user starts and says nothing more of.
@@ -187,6 +193,8 @@ func (c *Config) Set(key, value string) (err error) {
 			return fmt.Errorf("%.70q: want %s, %s or %s", value, UnaskedPass, UnaskedDefault, UnaskedRefuse)
 		}
 		c.UnaskedGPU = value
+	case "driver_limit":
+		c.NoDriverLimit, err = parseChoice(value, "auto", "off")
 	default:
 		err = fmt.Errorf("unknown key %q", key)
 	}

@@ -38,6 +38,7 @@ count_context = false
 undeclared = "end"
 incompatible = "pass"
 unasked_gpu = "refuse"
+driver_limit = "off"
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +47,7 @@ unasked_gpu = "refuse"
 		RunDir: "/srv/weir/run", StateDir: "/var/lib/weir", NVML: "/opt/sim/libnvidia-ml.so.1",
 		AgentWait: 90 * time.Second, LogLevel: slog.LevelDebug,
 		EndUndeclared: true, PassIncompatible: true, UnaskedGPU: "refuse",
+		NoDriverLimit: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -96,7 +98,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 	values := map[string]string{
 		"run_dir": "/a", "state_dir": "/b", "nvml": "/c", "agent_wait": "7s", "log_level": "warn",
 		"count_context": "true", "undeclared": "end", "incompatible": "pass",
-		"unasked_gpu": "default",
+		"unasked_gpu": "default", "driver_limit": "off",
 	}
 	var c Config
 	for _, key := range Keys {
@@ -104,7 +106,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 			t.Errorf("Set(%s): %v", key.Name, err)
 		}
 	}
-	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", nil}
+	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", true, nil}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

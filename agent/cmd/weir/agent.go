@@ -55,6 +55,8 @@ Examples:
 				"the agent: `refuse` its allocations or pass; else refuse"),
 			setting("unasked-gpu", "what becomes of a container that has a GPU and asked for nothing: it may "+
 				"`pass` untouched, get the default of the rules, or is refused (refuse); else pass"),
+			setting("driver-limit", "back the caps of containers by limits of the driver's own, where it can hold "+
+				"them (`auto`), or not (off); else auto"),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {
