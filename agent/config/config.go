@@ -44,6 +44,8 @@ type Config struct {
 	// Containerd is the socket of the containerd that is asked which containers there are, or
 	// ContainerdAuto or ContainerdOff.
 	Containerd string
+	// NoDriverLimit: the driver's own limits of containers are left alone; else they back the caps.
+	NoDriverLimit bool
 	// Rules are the [[containers]] tables, in their order.
 	Rules []ContainerRule
 }
@@ -60,6 +62,7 @@ type fileKeys struct {
 	Incompatible *string `toml:"incompatible"`
 	UnaskedGPU   *string `toml:"unasked_gpu"`
 	Containerd   *string `toml:"containerd"`
+	DriverLimit  *string `toml:"driver_limit"`
 
 	Containers []ruleKeys `toml:"containers"`
 }
@@ -89,6 +92,8 @@ func (f *fileKeys) value(key string) *string {
 		return f.UnaskedGPU
 	case "containerd":
 		return f.Containerd
+	case "driver_limit":
+		return f.DriverLimit
 	}
 	return nil
 }
@@ -111,6 +116,7 @@ var Keys = []Key{
 	{"incompatible", "incompatible", "WEIR_INCOMPATIBLE", `"refuse" or "pass"`},
 	{"unasked_gpu", "unasked-gpu", "WEIR_UNASKED_GPU", `"pass", "default" or "refuse"`},
 	{"containerd", "containerd", "WEIR_CONTAINERD", `"auto", "off" or a socket in quotes`},
+	{"driver_limit", "driver-limit", "WEIR_DRIVER_LIMIT", `"auto" or "off"`},
 }
 
 // Default is the configuration of an agent that this user starts and says nothing more of.
@@ -201,6 +207,8 @@ func (c *Config) Set(key, value string) (err error) {
 			return fmt.Errorf("%.70q: want %s, %s or the absolute path of a socket", value, ContainerdAuto, ContainerdOff)
 		}
 		c.Containerd = value
+	case "driver_limit":
+		c.NoDriverLimit, err = parseChoice(value, "auto", "off")
 	default:
 		err = fmt.Errorf("unknown key %q", key)
 	}

@@ -39,6 +39,7 @@ undeclared = "end"
 incompatible = "pass"
 unasked_gpu = "refuse"
 containerd = "/run/k3s/containerd/containerd.sock"
+driver_limit = "off"
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,8 @@ containerd = "/run/k3s/containerd/containerd.sock"
 		RunDir: "/srv/weir/run", StateDir: "/var/lib/weir", NVML: "/opt/sim/libnvidia-ml.so.1",
 		AgentWait: 90 * time.Second, LogLevel: slog.LevelDebug,
 		EndUndeclared: true, PassIncompatible: true, UnaskedGPU: "refuse",
-		Containerd: "/run/k3s/containerd/containerd.sock",
+		Containerd:    "/run/k3s/containerd/containerd.sock",
+		NoDriverLimit: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -100,6 +102,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 		"run_dir": "/a", "state_dir": "/b", "nvml": "/c", "agent_wait": "7s", "log_level": "warn",
 		"count_context": "true", "undeclared": "end", "incompatible": "pass",
 		"unasked_gpu": "default", "containerd": "off",
+		"driver_limit": "off",
 	}
 	var c Config
 	for _, key := range Keys {
@@ -107,7 +110,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 			t.Errorf("Set(%s): %v", key.Name, err)
 		}
 	}
-	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", nil}
+	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", true, nil}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

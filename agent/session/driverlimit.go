@@ -67,7 +67,7 @@ func (c *container) limitGroup() (group proc.Cgroup, ok bool) {
 // limits.
 func (n *Node) willLimit(kept *store.OCI, caps store.Caps) *store.OCI {
 	v2 := kept != nil && kept.Cgroup != nil && kept.Cgroup.Controller == ""
-	if n.opts.Limits == nil || !v2 || caps.MemoryBytes == nil && len(caps.MemoryByGPU) == 0 {
+	if n.opts.Limits == nil || n.opts.LimitsOff || !v2 || caps.MemoryBytes == nil && len(caps.MemoryByGPU) == 0 {
 		return kept
 	}
 	limited := *kept
@@ -98,7 +98,7 @@ func (c *container) beginLimits() {
 func (c *container) limitFor(gpu int, limit uint64) int64 {
 	g := c.node.gpus[gpu]
 	card, context := uint64(g.known.MemoryBytes), uint64(c.contextSize(gpu))
-	if limit >= ledger.Unlimited {
+	if limit >= ledger.Unlimited || c.node.opts.LimitsOff {
 		return noLimit
 	}
 	processes := uint64(1)

@@ -25,7 +25,8 @@ type fakeLimits struct {
 	holds map[string]int64 // by GPU and directory
 	asked []int64          // on GPU 0
 	err   error
-	stuck chan struct{} // if not nil, a change takes until it is closed
+	stuck chan struct{}     // if not nil, a change takes until it is closed
+	watch func(bytes int64) // if not nil, called at each change on GPU 0
 }
 
 func (f *fakeLimits) SetMemoryLimit(gpu, directory string, bytes int64) error {
@@ -38,6 +39,9 @@ func (f *fakeLimits) SetMemoryLimit(gpu, directory string, bytes int64) error {
 	}
 	if gpu == uuid(0) {
 		f.asked = append(f.asked, bytes)
+		if f.watch != nil {
+			f.watch(bytes)
+		}
 	}
 	if f.err != nil {
 		return f.err
@@ -197,8 +201,37 @@ func TestDriverLimitFollowsTheCap(t *testing.T) {
 	}
 }
 
-// A cap never holds before the driver lets its memory be had.
+// A cap never holds while the driver would refuse its memory.
 func TestDriverLimitRisesFirstAndFallsLast(t *testing.T) {
+	dir, f := unified(t), &fakeLimits{}
+	b := start(t, limited(f), func(o *Options) { o.CountContext = true })
+	grant, first, directory := b.inUnified(dir, "64MiB")
+	first.Must("hello %s", socketOf(grant))
+	for _, bytes := range []int64{256 * mib, 32 * mib, 128 * mib} {
+		f.watch = func(limit int64) {
+			var held int64
+			before := f.holds[uuid(0)+directory]
+			if _, err := fmt.Sscan(first.Must("shown 0"), &held); err != nil || min(before, limit) < limitFor(held, 1) {
+				t.Errorf("a limit changes from %d to %d under a cap of %d, %v", before, limit, held, err)
+			}
+		}
+		if _, err := b.ChangeCaps(t.Context(), grant.ID, control.CapsChange{Set: control.Caps{MemoryBytes: &bytes}}); err != nil {
+			t.Fatal(err)
+		}
+		f.watch = nil
+		b.wantLimit(f, grant.ID, directory, limitFor(bytes, 1))
+	}
+	own := control.Caps{MemoryByGPU: map[string]int64{"1": 64 * mib}}
+	if _, err := b.ChangeCaps(t.Context(), grant.ID, control.CapsChange{Set: own}); err != nil {
+		t.Fatal(err)
+	}
+	if zero, one := f.of(0, directory), f.of(1, directory); zero != limitFor(128*mib, 1) || one != limitFor(64*mib, 1) {
+		t.Errorf("with a cap of GPU 1's own the driver holds %d and %d", zero, one)
+	}
+}
+
+// What fails is an event once, is held by the library meanwhile, and is tried again.
+func TestDriverLimitThatFails(t *testing.T) {
 	dir, f := unified(t), &fakeLimits{}
 	b := start(t, limited(f), func(o *Options) { o.CountContext = true })
 	grant, first, directory := b.inUnified(dir, "64MiB")
@@ -213,10 +246,16 @@ func TestDriverLimitRisesFirstAndFallsLast(t *testing.T) {
 	if c := b.container(grant.ID); *c.EnforcedBy != control.ByLibrary || c.GPUs[0].DriverLimitBytes != nil {
 		t.Errorf("enforced by %s", *c.EnforcedBy)
 	}
-	before := b.count("driver-limit")
 	b.keepAllLimits()
-	if after := b.count("driver-limit"); after != before {
-		t.Errorf("%d events of one failure", after)
+	events, err := b.Events(t.Context(), 0, false)
+	told := 0
+	for _, e := range events {
+		if e.Type == "driver-limit" {
+			told++
+		}
+	}
+	if err != nil || told != 2 {
+		t.Errorf("%d events of a failure on each of two GPUs, %v", told, err)
 	}
 	f.fail(nil)
 	b.keepAllLimits()
@@ -278,6 +317,23 @@ func TestDriverLimitAfterARestart(t *testing.T) {
 	b.gone(grant)
 	if got := f.of(0, directory); got != noLimit {
 		t.Errorf("after its end the driver holds %d", got)
+	}
+}
+
+// Switched off, the agent takes away what an earlier one has set, and sets none.
+func TestDriverLimitSwitchedOff(t *testing.T) {
+	dir, f := unified(t), &fakeLimits{}
+	b := start(t, limited(f))
+	grant, _, directory := b.inUnified(filepath.Join(dir, "before"), "64MiB")
+	b.end()
+	b.opts.LimitsOff = true
+	b.begin()
+	b.wantLimit(f, grant.ID, directory, noLimit)
+	asked := f.changes()
+	after, _, directory := b.inUnified(filepath.Join(dir, "after"), "64MiB")
+	b.wantLimit(f, after.ID, directory, noLimit)
+	if f.changes() != asked {
+		t.Error("the driver was asked about a container that it need not know")
 	}
 }
 

@@ -50,6 +50,7 @@ type Options struct {
 	CountContext     bool // contexts, code and limits count against caps; else they are only shown
 	EndUndeclared    bool // a process that holds undeclared GPU memory is killed; else only reported
 	PassIncompatible bool // who does not go with this agent runs without a cap; else it is refused
+	LimitsOff        bool // Limits serve only to take away what an earlier agent has set
 
 	Policy policy.Policy // what containers of container runtimes are given
 	Hook   string        // the path of weir-hook; empty: no container runtime is served

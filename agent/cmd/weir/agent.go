@@ -58,6 +58,8 @@ Examples:
 				"`pass` untouched, get the default of the rules, or is refused (refuse); else pass"),
 			setting("containerd", "ask the containerd at `SOCKET` which containers there are; auto: the one at "+
 				"/run/containerd/containerd.sock, if it is there; off: none; else auto"),
+			setting("driver-limit", "back the caps of containers by limits of the driver's own, where it can hold "+
+				"them (`auto`), or not (off); else auto"),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {

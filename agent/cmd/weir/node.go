@@ -53,6 +53,7 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 		CountContext:     settings.CountContext,
 		EndUndeclared:    settings.EndUndeclared,
 		PassIncompatible: settings.PassIncompatible,
+		LimitsOff:        settings.NoDriverLimit,
 
 		Policy: policy.Policy{UnaskedGPU: settings.UnaskedGPU, Rules: settings.Rules},
 		Hook:   besideProgram("weir-hook"),
