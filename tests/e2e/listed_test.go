@@ -217,4 +217,3 @@ func endHelper(t *testing.T, n *node.Node) {
 		t.Fatalf("the agent has %d helpers", killed)
 	}
 }
-
