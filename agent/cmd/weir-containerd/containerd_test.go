@@ -145,17 +145,21 @@ func (d eventsOf) Subscribe(_ *events.SubscribeRequest, to events.Events_Subscri
 func sample() *daemon {
 	ctr, pod, idle := ociapi.Key{Namespace: "default", ID: "box"}, ociapi.Key{Namespace: "k8s.io", ID: "f00"},
 		ociapi.Key{Namespace: "default", ID: "idle"}
+	away := ociapi.Key{Namespace: "k8s.io", ID: "away"}
 	return &daemon{
 		containers: map[ociapi.Key]*containers.Container{
 			ctr: {ID: "box", Image: "i:1", Labels: map[string]string{"a": "b"}, CreatedAt: timestamppb.New(time.Unix(5, 0)),
 				Spec:    &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/Spec", Value: []byte(`{"x":1}`)},
 				Runtime: &containers.Container_Runtime{Options: &anypb.Any{Value: []byte("runc")}}},
 			pod:  {ID: "f00"},
+			away: {ID: "away"},
 			idle: {ID: "idle"},
 		},
 		processes: map[ociapi.Key]*task.Process{
 			ctr: {ID: "box", Pid: 7, Status: task.Status_RUNNING},
 			pod: {ID: "f00", Pid: 8, Status: task.Status_CREATED},
+			// One in a machine of its own.
+			away: {ID: "away", Status: task.Status_RUNNING},
 			// Its shim does not answer, which is nothing to break off for.
 			idle: {ID: "idle", Pid: 9, Status: task.Status_STOPPED},
 		},
@@ -177,7 +181,7 @@ func TestListAndGet(t *testing.T) {
 	}
 	want := map[ociapi.Key]*containerd.Task{
 		{Namespace: "default", ID: "box"}: {PID: 7, Running: true}, {Namespace: "k8s.io", ID: "f00"}: {PID: 8},
-		{Namespace: "default", ID: "idle"}: nil,
+		{Namespace: "default", ID: "idle"}: nil, {Namespace: "k8s.io", ID: "away"}: nil,
 	}
 	for _, c := range list {
 		task, there := want[c.Key]
