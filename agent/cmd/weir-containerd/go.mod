@@ -7,6 +7,7 @@ go 1.26.0
 require (
 	github.com/containerd/containerd/api v1.12.0
 	google.golang.org/grpc v1.83.2
+	google.golang.org/protobuf v1.36.12
 	weir v0.0.0
 )
 
@@ -21,7 +22,6 @@ require (
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260825221802-da73d73af1c5 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace weir => ../../..
