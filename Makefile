@@ -81,6 +81,7 @@ test-packages:
 unit: build $(TEST_TARGETS)
 	$(GO) test $$($(GO) list ./... | grep -v -e '^weir/tests/e2e' -e '^weir/tests/chaos' -e '^weir/tests/cases')
 	$(GO) test -race ./agent/...
+	$(GO_LAZY) CGO_ENABLED=0 $(GO) test -C $(CONTAINERD_DIR) $(GO_COMPILE) -tags $(GO_TAGS) ./...
 
 .PHONY: sanitize
 sanitize: $(SANITIZE_TARGETS)

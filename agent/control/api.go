@@ -189,6 +189,9 @@ type Node interface {
 	Prepare(ctx context.Context, container ociapi.Container) (ociapi.Prepared, error)
 	Register(ctx context.Context, event ociapi.Event) error
 	Release(ctx context.Context, event ociapi.Event) error
+	// Early and Missed are what an NRI plugin asks and tells after it was away: see there, too.
+	Early(ctx context.Context) (ociapi.Early, error)
+	Missed(ctx context.Context, container ociapi.Container) error
 	// Events returns those after seq (0: all kept). With wait it blocks until there is one or ctx ends.
 	Events(ctx context.Context, afterSeq uint64, wait bool) ([]Event, error)
 }

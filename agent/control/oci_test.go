@@ -37,6 +37,12 @@ func TestHelpersRoundTrips(t *testing.T) {
 	if diff := cmp.Diff([]ociapi.Event{event, event}, node.Told); diff != "" {
 		t.Error(diff)
 	}
+	if early, err := client.Early(); err != nil || early.Grants["web"] != "0123" {
+		t.Errorf("%v, %v", early, err)
+	}
+	if err := client.Missed(asked); err != nil || len(node.Asked) != 2 {
+		t.Errorf("%v, %v", node.Asked, err)
+	}
 	node.Lock()
 	node.Fail = fmt.Errorf("%w: annotation \"weir/memory\": no size", control.ErrInvalid)
 	node.Unlock()
