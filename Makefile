@@ -40,6 +40,7 @@ FUZZ_SECONDS ?= 60
 -include hook/build.mk
 -include agent/cmd/weir-containerd/build.mk
 -include tests/bench/build.mk
+-include tests/containers/build.mk
 -include tests/e2e/build.mk
 -include tests/demo/build.mk
 -include tests/gpu/build.mk

@@ -19,6 +19,7 @@ wanted=(
     python3-numba:/usr/lib/python3/dist-packages/numba/__init__.py
     git:/usr/bin/git
     runc:/usr/sbin/runc
+    containerd:/usr/bin/containerd
     libncursesw6:/usr/lib/x86_64-linux-gnu/libncursesw.so.6
 )
 
@@ -72,5 +73,9 @@ if [ ${#missing[@]} -gt 0 ]; then
     echo "installing Debian packages for the tests: ${missing[*]}"
     apt-get update -qq
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    # The tests start containerds of their own.
+    if [[ " ${missing[*]} " = *" containerd "* && -d /run/systemd/system ]]; then
+        systemctl disable --now containerd
+    fi
 fi
 [ -z "$no_tools" ] || unpack_tools

@@ -1,14 +1,13 @@
 package cases
 
-// Containers that runc starts through weir-runtime: rows C of the field failures, as far as they need no
-// containerd.
+// Rows C of the field failures, written for whatever starts containers: here runc alone, and in
+// containerd_test.go containerd of two generations.
 
 import (
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +15,29 @@ import (
 	"weir/tests/e2e/node"
 )
 
-// containers is a node whose containers are started by runc.
-func containers(t *testing.T, config string) *node.Node {
+// stage is what a row is played on: a node, and what starts its containers.
+type stage struct {
+	*testing.T
+	n     *node.Node
+	s     node.Starter
+	local bool // the starter is runc itself: nobody changes a specification on its way there
+}
+
+// onRunc plays a row with runc and a node of its own.
+func onRunc(t *testing.T, row func(stage)) {
 	t.Helper()
 	node.NeedRunc(t)
-	return node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB"), Config: config})
+	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
+	row(stage{t, n, node.Runc{Node: n}, true})
+}
+
+// part plays a part of a row as a test of its own.
+func (s stage) part(name string, play func(stage)) {
+	s.Run(name, func(t *testing.T) {
+		n := s.n.For(t)
+		s.T, s.n, s.s = t, n, s.s.For(t)
+		play(s)
+	})
 }
 
 var asks = map[string]string{"weir/memory": "32MiB"}
@@ -37,32 +54,59 @@ func capped(t *testing.T, p *node.Puppet) {
 
 // notStarted asserts that a container does not start, and that its user is told why. What a program wrote
 // last may be read after its end.
-func notStarted(n *node.Node, b *node.Bundle, words string) {
-	p := b.Start()
+func (s stage) notStarted(wish node.Wish, words string) {
+	s.Helper()
+	p := s.s.Container(wish).Start()
 	code, _ := p.Wait(time.Minute)
-	n.Eventually(func() string {
+	s.n.Eventually(func() string {
 		if said := p.Stderr(); code != 1 || !strings.Contains(said, words) {
-			return fmt.Sprintf("%s: code %d, and it said %q, want %q", b.Name(), code, said, words)
+			return fmt.Sprintf("%s: code %d, and it said %q, want %q", wish.Name, code, said, words)
 		}
 		return ""
 	})
 }
 
-func TestC1C10ExecWithAClearedEnvironment(t *testing.T) {
-	n := containers(t, "")
-	b := n.Bundle("web", asks, nil)
-	first := b.Puppet()
+// of is what /proc says of a container's first process.
+func (s stage) of(c node.Container, file string) string {
+	s.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", s.n.Container(c.Name()).PID, file))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(text)
+}
+
+// compile makes a program or library of C text with a compiler, and returns its path.
+func (s stage) compile(text, compiler string, flags ...string) string {
+	s.Helper()
+	source := filepath.Join(s.TempDir(), "source.c")
+	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	made := strings.TrimSuffix(source, ".c")
+	build := exec.Command(compiler, append(flags, "-o", made, source)...)
+	if out, err := build.CombinedOutput(); err != nil {
+		s.Fatalf("%v: %s", err, out)
+	}
+	return made
+}
+
+func TestC1C10ExecWithAClearedEnvironment(t *testing.T) { onRunc(t, rowC1C10) }
+
+func rowC1C10(s stage) {
+	c := s.s.Container(node.Wish{Name: "web", Annotations: asks})
+	first := c.Puppet()
 	first.OK("init")
 	first.OK("alloc %d", 8*mib)
-	second := b.Exec()
+	second := c.Exec()
 	second.OK("init")
 	second.OK("alloc %d", 16*mib)
 	if code := second.Code("alloc %d", 16*mib); code != 2 {
-		t.Errorf("the cap is not one for both: code %d", code)
+		s.Errorf("the cap is not one for both: code %d", code)
 	}
 	second.Leave()
-	n.Eventually(func() string {
-		if used, _ := n.Use(b.Name()); used != 8*mib {
+	s.n.Eventually(func() string {
+		if used, _ := s.n.Use(c.Name()); used != 8*mib {
 			return "the container holds something else than its first process does"
 		}
 		return ""
@@ -70,154 +114,133 @@ func TestC1C10ExecWithAClearedEnvironment(t *testing.T) {
 	first.OK("alloc %d", 16*mib)
 }
 
-func TestC2ImagesOwnPreload(t *testing.T) {
-	n := containers(t, "")
-	b := n.Bundle("web", asks, func(s node.Spec) {
-		process := s["process"].(node.Spec)
-		process["env"] = append(process["env"].([]any), "LD_PRELOAD=/env.so")
-	})
-	for _, name := range []string{"env.so", "file.so"} {
-		build := exec.Command("gcc", "-shared", "-o", filepath.Join(b.Root, name), "-x", "c", "/dev/null")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	own := filepath.Join(b.Root, "etc/ld.so.preload")
-	if err := os.WriteFile(own, []byte("/file.so\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	p := b.Puppet()
-	capped(t, p)
-	maps, err := os.ReadFile("/proc/" + strconv.Itoa(n.Container(b.Name()).PID) + "/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestC2ImagesOwnPreload(t *testing.T) { onRunc(t, rowC2) }
+
+func rowC2(s stage) {
+	library := s.compile("", "gcc", "-shared")
+	c := s.s.Container(node.Wish{Name: "web", Annotations: asks, Env: []string{"LD_PRELOAD=/env.so"}, Image: node.Image{
+		Add: []node.Entry{{Path: "env.so", File: library}, {Path: "file.so", File: library},
+			{Path: "etc/ld.so.preload", Text: "/file.so\n"}}}})
+	capped(s.T, c.Puppet())
+	maps := s.of(c, "maps")
 	for _, library := range []string{"/env.so", "/file.so", "/libweir.so"} {
-		if !strings.Contains(string(maps), library) {
-			t.Errorf("%s is not loaded", library)
+		if !strings.Contains(maps, library) {
+			s.Errorf("%s is not loaded", library)
 		}
 	}
-	if text, err := os.ReadFile(own); err != nil || string(text) != "/file.so\n" {
-		t.Errorf("the image's file has become %q, %v", text, err)
+	if bundle, ok := c.(*node.Bundle); ok {
+		text, err := os.ReadFile(filepath.Join(bundle.Root, "etc/ld.so.preload"))
+		if err != nil || string(text) != "/file.so\n" {
+			s.Errorf("the image's file has become %q, %v", text, err)
+		}
 	}
 }
 
-func TestC3LinksOutOfTheImage(t *testing.T) {
-	n := containers(t, "")
-	b := n.Bundle("web", asks, nil)
-	outside := t.TempDir()
-	for _, name := range []string{"etc", "run"} {
-		place := filepath.Join(b.Root, name)
-		if err := os.RemoveAll(place); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(outside, place); err != nil {
-			t.Fatal(err)
-		}
-	}
-	capped(t, b.Puppet())
+func TestC3LinksOutOfTheImage(t *testing.T) { onRunc(t, rowC3) }
+
+func rowC3(s stage) {
+	outside := s.TempDir()
+	c := s.s.Container(node.Wish{Name: "web", Annotations: asks, Image: node.Image{
+		Add: []node.Entry{{Path: "etc", Link: outside}, {Path: "run", Link: outside}}}})
+	capped(s.T, c.Puppet())
 	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
-		t.Errorf("outside there is %v, %v", left, err)
+		s.Errorf("outside there is %v, %v", left, err)
 	}
 }
 
-func TestC4KindsOfContainers(t *testing.T) {
-	n := containers(t, "")
-	set := func(part, key string, value any) func(node.Spec) {
-		return func(s node.Spec) { s[part].(node.Spec)[key] = value }
-	}
-	for name, change := range map[string]func(node.Spec){
-		"read-only": set("root", "readonly", true),
-		"uid-1000":  set("process", "user", node.Spec{"uid": 1000, "gid": 1000}),
-		"no-etc":    nil,
+func TestC4KindsOfContainers(t *testing.T) { onRunc(t, rowC4) }
+
+func rowC4(s stage) {
+	for _, wish := range []node.Wish{
+		{Name: "read-only", ReadOnly: true},
+		{Name: "uid-1000", User: 1000},
+		{Name: "no-etc", Image: node.Image{Without: []string{"etc"}}},
+		{Name: "user-namespace", UserNamespace: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := n.For(t)
-			b := n.Bundle(name, asks, change)
-			if name == "no-etc" {
-				if err := os.Remove(filepath.Join(b.Root, "etc")); err != nil {
-					t.Fatal(err)
-				}
+		s.part(wish.Name, func(s stage) {
+			wish.Annotations = asks
+			if why := s.s.Lacks(wish); why != "" {
+				s.Skip(why)
 			}
-			capped(t, b.Puppet())
+			c := s.s.Container(wish)
+			capped(s.T, c.Puppet())
+			if wish.UserNamespace && strings.Join(strings.Fields(s.of(c, "uid_map")), " ") == "0 0 4294967295" {
+				s.Error("it is in the machine's own user namespace")
+			}
 		})
 	}
 }
 
-func TestC5AgentRestarted(t *testing.T) {
-	n := containers(t, "")
+func TestC5AgentRestarted(t *testing.T) { onRunc(t, rowC5) }
+
+func rowC5(s stage) {
 	var puppets []*node.Puppet
 	for _, name := range []string{"one", "two"} {
-		p := n.Bundle(name, asks, nil).Puppet()
+		p := s.s.Container(node.Wish{Name: name, Annotations: asks}).Puppet()
 		p.OK("init")
 		p.OK("alloc %d", 24*mib)
 		puppets = append(puppets, p)
 	}
-	n.KillAgent()
-	n.StartAgent()
+	s.n.KillAgent()
+	s.n.StartAgent()
 	for _, p := range puppets {
 		if code := p.Code("alloc %d", 16*mib); code != 2 {
-			t.Errorf("after the restart: code %d, want 2 (out of memory)", code)
+			s.Errorf("after the restart: code %d, want 2 (out of memory)", code)
 		}
 		p.OK("alloc %d", 4*mib)
 	}
 }
 
-func TestC7Unasked(t *testing.T) {
-	withGPU := func(s node.Spec) {
-		s["linux"].(node.Spec)["devices"] = []any{node.Spec{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}}
-	}
+func TestC7Unasked(t *testing.T) { onRunc(t, rowC7) }
+
+func rowC7(s stage) {
 	rules := "[[containers]]\nmemory = \"32MiB\"\n"
 	for unasked, want := range map[string]string{"pass": "untouched", "default": "capped", "refuse": "refused"} {
-		t.Run(unasked, func(t *testing.T) {
-			n := containers(t, "unasked_gpu = \""+unasked+"\"\n"+rules)
-			b := n.Bundle("web", nil, withGPU)
-			before := b.Text()
+		s.part(unasked, func(s stage) {
+			s.n.Configure("unasked_gpu = \"" + unasked + "\"\n" + rules)
+			wish := node.Wish{Name: unasked, GPU: true}
 			switch want {
 			case "refused":
-				notStarted(n, b, "unasked_gpu")
+				s.notStarted(wish, "unasked_gpu")
 			case "capped":
-				capped(t, b.Puppet())
+				capped(s.T, s.s.Container(wish).Puppet())
 			default:
-				p := b.Puppet()
+				c := s.s.Container(wish)
+				p := c.Puppet()
 				p.OK("init")
 				p.OK("alloc %d", 64*mib)
-				if b.Text() != before || len(n.EventsOf("unenforced", b.Name())) != 1 {
-					t.Error("its specification was changed, or nothing says that it is not enforced")
+				if c.Touched() || len(s.n.EventsOf("unenforced", c.Name())) != 1 {
+					s.Error("its specification was changed, or nothing says that it is not enforced")
 				}
 			}
-			without := n.Bundle("without", nil, nil)
-			before = without.Text()
+			without := s.s.Container(node.Wish{Name: unasked + "-without"})
 			without.Puppet().OK("init")
-			if without.Text() != before {
-				t.Error("a container without a GPU was touched")
+			if without.Touched() {
+				s.Error("a container without a GPU was touched")
 			}
 		})
 	}
 }
 
-func TestC8AgentDown(t *testing.T) {
-	n := containers(t, "")
-	n.StopAgent()
-	notStarted(n, n.Bundle("asking", asks, nil), "no agent answers at")
-	n.Bundle("other", nil, nil).Puppet().OK("init")
+func TestC8AgentDown(t *testing.T) { onRunc(t, rowC8) }
+
+func rowC8(s stage) {
+	s.n.StopAgent()
+	s.notStarted(node.Wish{Name: "asking", Annotations: asks}, "no agent answers at")
+	s.s.Container(node.Wish{Name: "other"}).Puppet().OK("init")
+	s.n.StartAgent()
 }
 
-func TestC9StaticProgram(t *testing.T) {
-	n := containers(t, "")
-	b := n.Bundle("static", asks, func(s node.Spec) { s["process"].(node.Spec)["args"] = []any{"/still"} })
-	source := filepath.Join(t.TempDir(), "still.c")
-	if err := os.WriteFile(source, []byte("#include <unistd.h>\nint main(void) { pause(); }\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	build := exec.Command("gcc", "-static", "-o", filepath.Join(b.Root, "still"), source)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	p := b.Start()
-	n.Eventually(func() string {
-		for _, c := range n.Containers() {
-			if c.Name == b.Name() && !c.Enforced && strings.Contains(c.Reason, "it is a static program") {
+func TestC9StaticProgram(t *testing.T) { onRunc(t, rowC9) }
+
+func rowC9(s stage) {
+	still := s.compile("#include <unistd.h>\nint main(void) { pause(); }\n", "gcc", "-static")
+	c := s.s.Container(node.Wish{Name: "static", Annotations: asks, Args: []string{"/still"},
+		Image: node.Image{Add: []node.Entry{{Path: "still", File: still}}}})
+	p := c.Start()
+	s.n.Eventually(func() string {
+		for _, shown := range s.n.Containers() {
+			if shown.Name == c.Name() && !shown.Enforced && strings.Contains(shown.Reason, "it is a static program") {
 				return ""
 			}
 		}
@@ -226,26 +249,23 @@ func TestC9StaticProgram(t *testing.T) {
 	p.Kill()
 }
 
-func TestC12PodWithOneNamedContainer(t *testing.T) {
-	n := containers(t, "[[containers]]\nnamespace = \"team-*\"\nmemory_max = \"64MiB\"\n")
-	pod := func(container, memory string) *node.Bundle {
-		return n.Bundle(container, map[string]string{
-			"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.container-name": container,
-			"io.kubernetes.cri.sandbox-namespace": "team-a", "io.kubernetes.cri.sandbox-name": "pod",
-			"weir/memory.web": memory,
-		}, nil)
+func TestC12PodWithOneNamedContainer(t *testing.T) { onRunc(t, rowC12) }
+
+func rowC12(s stage) {
+	s.n.Configure("[[containers]]\nnamespace = \"team-*\"\nmemory_max = \"64MiB\"\n")
+	pod := func(memory string) node.Pod {
+		return node.Pod{Name: "pod-" + strings.ToLower(memory), Namespace: "team-a",
+			Annotations: map[string]string{"weir/memory.web": memory}}
 	}
 	for _, other := range []string{"init", "sidecar"} {
-		b := pod(other, "32MiB")
-		before := b.Text()
-		b.Puppet().OK("init")
-		if b.Text() != before {
-			t.Errorf("%s was touched", other)
+		c := s.s.Container(node.Wish{Name: other, Pod: pod("32MiB")})
+		c.Puppet().OK("init")
+		if c.Touched() {
+			s.Errorf("%s was touched", other)
 		}
 	}
-	notStarted(n, pod("web", "65MiB"), "over the ceiling of 64MiB")
-	capped(t, n.Bundle("named", map[string]string{
-		"io.kubernetes.cri.container-name": "web", "io.kubernetes.cri.sandbox-namespace": "team-a",
-		"weir/memory": "1KiB", "weir/memory.web": "32MiB",
-	}, nil).Puppet())
+	s.notStarted(node.Wish{Name: "web", Pod: pod("65MiB")}, "over the ceiling of 64MiB")
+	named := node.Wish{Name: "web", Pod: pod("33MiB"), Annotations: map[string]string{"weir/memory": "1KiB"}}
+	named.Annotations["weir/memory.web"] = "32MiB"
+	capped(s.T, s.s.Container(named).Puppet())
 }

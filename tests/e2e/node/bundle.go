@@ -5,6 +5,7 @@ package node
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ type Bundle struct {
 	name string
 	Dir  string
 	Root string // its root file system
+	made string // the specification, before anybody put something in
 }
 
 // NeedRunc skips a test where no runc or no root is there.
@@ -73,6 +75,7 @@ func (n *Node) Bundle(name string, annotations map[string]string, change func(Sp
 		change(spec)
 	}
 	b.Write(spec)
+	b.made = b.Text()
 	socket := filepath.Join(n.RunDir, "control.sock")
 	if err := os.WriteFile(b.settings(), []byte("control_socket = \""+socket+"\"\n"), 0o644); err != nil {
 		n.t.Fatal(err)
@@ -122,6 +125,9 @@ func (b *Bundle) runtime(arguments ...string) (env []string, program string, all
 		append([]string{"--root", filepath.Join(b.n.Dir, "runc")}, arguments...)
 }
 
+// Touched tells whether the specification is another than the test made.
+func (b *Bundle) Touched() bool { return b.Text() != b.made }
+
 // Start runs the container's first program.
 func (b *Bundle) Start() *Program {
 	b.n.t.Helper()
@@ -139,13 +145,7 @@ func (b *Bundle) Start() *Program {
 // Puppet runs the container with a puppet as its first program.
 func (b *Bundle) Puppet() *Puppet {
 	b.n.t.Helper()
-	return inside(b.n.AsPuppet(b.Start()))
-}
-
-// inside is a puppet whose pid means nothing out here.
-func inside(p *Puppet) *Puppet {
-	p.pid = 0
-	return p
+	return b.n.AsInnerPuppet(b.Start())
 }
 
 // Exec runs another program in the running container, with a cleared environment but for what finds the
@@ -154,5 +154,84 @@ func (b *Bundle) Exec() *Puppet {
 	b.n.t.Helper()
 	env, program, arguments := b.runtime("exec", b.id(), "/bin/env", "-i", "WEIR_SIM="+b.n.SimDir, b.n.driverPath(),
 		Build(b.n.t, "e2e/puppet"))
-	return inside(b.n.AsPuppet(b.n.start(env, program, arguments...)))
+	return b.n.AsInnerPuppet(b.n.start(env, program, arguments...))
+}
+
+// Runc starts containers by runc alone, through weir-runtime.
+type Runc struct{ Node *Node }
+
+// For is the same for another test.
+func (r Runc) For(t testing.TB) Starter { return Runc{r.Node.For(t)} }
+
+// Lacks nothing.
+func (r Runc) Lacks(Wish) string { return "" }
+
+// Container makes a bundle of a wish.
+func (r Runc) Container(wish Wish) Container {
+	r.Node.t.Helper()
+	name := wish.Name
+	if wish.Pod.Name != "" {
+		name = wish.Pod.Name + "-" + name
+	}
+	b := r.Node.Bundle(name, wish.AllAnnotations(), func(s Spec) {
+		process, linux := s["process"].(Spec), s["linux"].(Spec)
+		for _, variable := range wish.Env {
+			process["env"] = append(process["env"].([]any), variable)
+		}
+		if len(wish.Args) > 0 {
+			process["args"] = wish.Args
+		}
+		process["user"] = Spec{"uid": wish.User, "gid": wish.User}
+		s["root"].(Spec)["readonly"] = wish.ReadOnly
+		if wish.GPU {
+			linux["devices"] = []any{Spec{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}}
+		}
+		if wish.UserNamespace {
+			mapping := []any{Spec{"containerID": 0, "hostID": mappedRoot, "size": 65536}}
+			linux["namespaces"] = append(linux["namespaces"].([]any), Spec{"type": "user"})
+			linux["uidMappings"], linux["gidMappings"] = mapping, mapping
+		}
+	})
+	b.fill(wish.Image)
+	if wish.UserNamespace {
+		b.give(mappedRoot)
+	}
+	return b
+}
+
+// mappedRoot is who root of a user namespace is out here.
+const mappedRoot = 100000
+
+// give makes a user the owner of the root file system.
+func (b *Bundle) give(user int) {
+	b.n.t.Helper()
+	err := filepath.WalkDir(b.Root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, user, user)
+	})
+	if err != nil {
+		b.n.t.Fatal(err)
+	}
+}
+
+// fill makes the root file system that of an image.
+func (b *Bundle) fill(image Image) {
+	b.n.t.Helper()
+	place := func(name string) string {
+		path := filepath.Join(b.Root, name)
+		if err := os.RemoveAll(path); err != nil {
+			b.n.t.Fatal(err)
+		}
+		return path
+	}
+	for _, name := range image.Without {
+		place(name)
+	}
+	for _, entry := range image.Add {
+		if err := entry.write(place(entry.Path)); err != nil {
+			b.n.t.Fatal(err)
+		}
+	}
 }

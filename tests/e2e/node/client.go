@@ -22,9 +22,9 @@ type Program struct {
 	ended  chan struct{}
 }
 
-// startLocked starts a command whose Pdeathsig must not fire when a Go thread ends: the kernel
+// StartLocked starts a command whose Pdeathsig must not fire when a Go thread ends: the kernel
 // means the parent thread by it.
-func startLocked(cmd *exec.Cmd) error {
+func StartLocked(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {
 		// Never unlocked: the thread must live as long as the process may.

@@ -46,9 +46,14 @@ type Node struct {
 	RunDir  string // the agent's
 	SimDir  string // the simulated machine's
 	options Options
-	agent   *exec.Cmd
 	log     *syncBuffer
-	ended   chan struct{} // closed when the present agent has ended
+	*running
+}
+
+// running is the present agent, one for all views of a node.
+type running struct {
+	agent *exec.Cmd
+	ended chan struct{} // closed when it has ended
 }
 
 // syncBuffer collects a process's output while tests read it.
@@ -124,22 +129,18 @@ func Start(t testing.TB, options Options) *Node {
 	}
 	// Not t.TempDir: an agent's sockets lie below, and their addresses are short.
 	dir, err := os.MkdirTemp("", "weir-e2e-")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // users of user namespaces come through
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := &Node{
 		t: t, Dir: dir, RunDir: filepath.Join(dir, "run"), SimDir: filepath.Join(dir, "sim"),
-		options: options, log: &syncBuffer{},
+		options: options, log: &syncBuffer{}, running: &running{},
 	}
 	t.Cleanup(n.remove)
-	config := fmt.Sprintf("count_context = %t\n", options.CountContext)
-	if !strings.Contains(options.Config, "containerd =") {
-		config += "containerd = \"off\"\n" // the machine's is none of the test's
-	}
-	config += options.Config
-	if err := os.WriteFile(n.configFile(), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	n.writeConfig(options.Config)
 	if n.attributes().Credential != nil {
 		if err := os.Chown(dir, nobody, nobody); err != nil {
 			t.Fatal(err)
@@ -171,6 +172,28 @@ func (n *Node) attributes() *syscall.SysProcAttr {
 		return &syscall.SysProcAttr{}
 	}
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+}
+
+// Configure gives the agent other lines of weir.toml, and starts it anew if it runs.
+func (n *Node) Configure(lines string) {
+	n.t.Helper()
+	n.writeConfig(lines)
+	if n.HasAgent() {
+		n.StopAgent()
+		n.StartAgent()
+	}
+}
+
+func (n *Node) writeConfig(lines string) {
+	n.t.Helper()
+	config := fmt.Sprintf("count_context = %t\n", n.options.CountContext)
+	if !strings.Contains(lines, "containerd =") {
+		config += "containerd = \"off\"\n" // the machine's is none of the test's
+	}
+	config += lines
+	if err := os.WriteFile(n.configFile(), []byte(config), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 func (n *Node) configFile() string { return filepath.Join(n.Dir, "weir.toml") }
@@ -230,7 +253,7 @@ func (n *Node) StartAgent() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if err := startLocked(agent); err != nil {
+	if err := StartLocked(agent); err != nil {
 		n.t.Fatal(err)
 	}
 	ready, ended := make(chan string, 1), make(chan struct{})
@@ -258,6 +281,9 @@ func (n *Node) agentArguments() []string {
 
 // Agent is the agent's pid.
 func (n *Node) Agent() int { return n.agent.Process.Pid }
+
+// HasAgent tells whether the node's agent has been started and not ended by the test.
+func (n *Node) HasAgent() bool { return n.agent != nil }
 
 // Log is what the agents of this node have written to stderr so far.
 func (n *Node) Log() string { return n.log.String() }

@@ -66,6 +66,14 @@ func (n *Node) AsPuppet(p *Program) *Puppet {
 	return newPuppet(n.t, p.in, p.lines, p.about)
 }
 
+// AsInnerPuppet is AsPuppet for one whose pid means nothing out here.
+func (n *Node) AsInnerPuppet(p *Program) *Puppet {
+	n.t.Helper()
+	puppet := n.AsPuppet(p)
+	puppet.pid = 0
+	return puppet
+}
+
 // Puppets starts several in one container, each a process of its own.
 func (n *Node) Puppets(count int, options RunOptions) []*Puppet {
 	n.t.Helper()

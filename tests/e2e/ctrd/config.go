@@ -1,0 +1,81 @@
+package ctrd
+
+// A containerd's configuration before weir: all that lies somewhere lies in the test's folder. The score by which
+// the kernel ends processes is left alone, since the tests' own root may not be allowed to lower it.
+
+import "strings"
+
+// sandboxImage holds pods' namespaces; it is the image of everything else, too.
+const sandboxImage = baseImage
+
+// oldConfig is for containerd before 2.0. The plugins that are disabled look at the machine.
+const oldConfig = `version = 2
+root = "@/root"
+state = "@/state"
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.devmapper"]
+
+[debug]
+  level = "warn"
+
+[grpc]
+  address = "@/c.sock"
+
+[plugins."io.containerd.internal.v1.opt"]
+  path = "@/opt"
+
+[plugins."io.containerd.grpc.v1.cri"]
+  restrict_oom_score_adj = true
+  sandbox_image = "` + sandboxImage + `"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "@/cni"
+    conf_dir = "@/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      Root = "@/runc"
+`
+
+// newConfig is for containerd from 2.0 on.
+const newConfig = `version = 3
+imports = []
+root = "@/root"
+state = "@/state"
+
+[debug]
+  level = "warn"
+
+[grpc]
+  address = "@/c.sock"
+
+[plugins.'io.containerd.internal.v1.opt']
+  path = "@/opt"
+
+[plugins.'io.containerd.nri.v1.nri']
+  socket_path = "@/nri.sock"
+  plugin_path = "@/nri"
+  plugin_config_path = "@/nri"
+
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = "` + sandboxImage + `"
+
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+  cdi_spec_dirs = ["@/cdi"]
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = ["@/cni"]
+    conf_dir = "@/cni"
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      Root = "@/runc"
+`
+
+// config is the text for a daemon's folder, with more lines at the end.
+func (g *Generation) config(dir, more string) string {
+	text := newConfig
+	if g.Old {
+		text = oldConfig
+	}
+	return strings.ReplaceAll(text+more, "@", dir)
+}

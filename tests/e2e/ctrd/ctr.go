@@ -1,0 +1,138 @@
+package ctrd
+
+// Containers of ctr, which a person starts by hand.
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"weir/tests/e2e/node"
+)
+
+// ctrNamespace is containerd's namespace of ctr's containers.
+const ctrNamespace = "default"
+
+// Ctr starts containers by ctr.
+type Ctr struct {
+	Daemon *Daemon
+	// Runtime is the program in runc's place: weir-runtime where it is empty, and runc itself if it is "runc".
+	Runtime string
+	Flags   []string // more of `ctr run`'s
+}
+
+// ctrContainer is one of them.
+type ctrContainer struct {
+	daemon *Daemon
+	wish   node.Wish
+	run    []string // what ctr is called with to start it
+	execs  atomic.Int32
+}
+
+// For is the same for another test.
+func (c Ctr) For(t testing.TB) node.Starter {
+	c.Daemon = c.Daemon.For(t)
+	return c
+}
+
+// Lacks what a ctr of this generation has no flags for.
+func (c Ctr) Lacks(wish node.Wish) string {
+	if wish.UserNamespace && c.Daemon.g.Old {
+		return "with --uidmap, ctr before 2.0 starts containers by runc, whatever --runc-binary says"
+	}
+	return ""
+}
+
+// Container wishes for a container. It is made when it is started.
+func (c Ctr) Container(wish node.Wish) node.Container {
+	d := c.Daemon
+	d.t.Helper()
+	flags := []string{"run", "--rm", "--cgroup", d.cgroup() + "/" + wish.Name, "--runc-root", d.file("runc"),
+		"--fifo-dir", d.file("fifo")}
+	switch c.Runtime {
+	case "":
+		flags = append(flags, "--runc-binary", node.Build(d.t, "weir-runtime"))
+	case "runc":
+	default:
+		flags = append(flags, "--runc-binary", c.Runtime)
+	}
+	for key, value := range wish.AllAnnotations() {
+		flags = append(flags, "--annotation", key+"="+value)
+	}
+	for _, variable := range append(d.env(), wish.Env...) {
+		flags = append(flags, "--env", variable)
+	}
+	for _, m := range d.mounts() {
+		mode := "ro"
+		if m.write {
+			mode = "rw"
+		}
+		flags = append(flags, "--mount", fmt.Sprintf("type=bind,src=%s,dst=%s,options=rbind:%s", m.path, m.path, mode))
+	}
+	if wish.ReadOnly {
+		flags = append(flags, "--read-only")
+	}
+	if wish.GPU {
+		flags = append(flags, "--mount", "type=bind,src=/dev/null,dst=/dev/nvidia0,options=bind:rw")
+	}
+	if wish.UserNamespace {
+		flags = append(flags, "--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536")
+	}
+	flags = append(append(flags, c.Flags...), d.image(wish.Image, wish.User), wish.Name)
+	return &ctrContainer{daemon: d, wish: wish, run: append(flags, d.program(wish)...)}
+}
+
+func (c *ctrContainer) Name() string { return c.wish.Name }
+
+// ID is the container's with containerd.
+func (c *ctrContainer) ID() string { return c.wish.Name }
+
+func (c *ctrContainer) ctr(arguments ...string) []string {
+	return append([]string{"--address", c.daemon.Address(), "--namespace", ctrNamespace}, arguments...)
+}
+
+func (c *ctrContainer) Start() *node.Program {
+	d := c.daemon
+	d.t.Helper()
+	d.t.Cleanup(func() {
+		if exists(d.Bundle(ctrNamespace, c.wish.Name)) { // its ctr was ended before it
+			d.Ctr("--namespace", ctrNamespace, "tasks", "delete", "--force", c.wish.Name)
+			d.Ctr("--namespace", ctrNamespace, "containers", "delete", c.wish.Name)
+		}
+		d.released(c.wish.Name)
+	})
+	return d.Node.Bare(d.g.program("ctr"), c.ctr(c.run...)...)
+}
+
+func (c *ctrContainer) Puppet() *node.Puppet {
+	c.daemon.t.Helper()
+	return c.daemon.Node.AsInnerPuppet(c.Start())
+}
+
+func (c *ctrContainer) Exec() *node.Puppet {
+	d := c.daemon
+	d.t.Helper()
+	arguments := c.ctr("tasks", "exec", "--fifo-dir", d.file("fifo"),
+		"--exec-id", fmt.Sprintf("%s-%d", c.wish.Name, c.execs.Add(1)), c.wish.Name)
+	return d.Node.AsInnerPuppet(d.Node.Bare(d.g.program("ctr"), append(arguments, d.cleared()...)...))
+}
+
+func (c *ctrContainer) Touched() bool { return c.daemon.touched(ctrNamespace, c.wish.Name) }
+
+// touched looks into the specification that runc was given.
+func (d *Daemon) touched(namespace, id string) bool {
+	d.t.Helper()
+	text, err := os.ReadFile(d.Bundle(namespace, id) + "/config.json")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return strings.Contains(string(text), "weir-hook") || strings.Contains(string(text), "/run/weir")
+}
+
+// Bundle is the folder of a running container's bundle.
+func (d *Daemon) Bundle(namespace, id string) string {
+	return filepath.Join(d.Dir, "state/io.containerd.runtime.v2.task", namespace, id)
+}
