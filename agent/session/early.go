@@ -27,13 +27,13 @@ func (n *Node) Early(context.Context) (ociapi.Early, error) {
 	return early, nil
 }
 
-// Missed leaves word of a container that runs without a cap. One that another of the runtime's helpers has
-// asked about is none.
+// Missed leaves word of a container that runs without a cap. One whose first process another of the runtime's
+// helpers has registered is none.
 func (n *Node) Missed(_ context.Context, missed ociapi.Container) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.containers {
-		if c.spec.OCI != nil && c.spec.OCI.ID == missed.ID {
+		if c.spec.OCI != nil && c.spec.OCI.ID == missed.ID && !c.spec.Prepared() {
 			return nil
 		}
 	}

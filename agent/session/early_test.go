@@ -80,9 +80,10 @@ func TestPreloadIsToldOnce(t *testing.T) {
 }
 
 func TestMissedContainer(t *testing.T) {
-	groups(t)
+	dir := groups(t)
 	b := start(t, hooked)
-	b.granted(earlyAsking("web"))
+	b.register(b.granted(earlyAsking("web")), inGroup(t, filepath.Join(dir, "web")))
+	b.granted(earlyAsking("missed"))
 	for _, id := range []string{"web", "missed"} {
 		if err := b.Missed(t.Context(), ociapi.Container{ID: id, Name: id}); err != nil {
 			t.Error(err)

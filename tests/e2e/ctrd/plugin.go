@@ -23,6 +23,11 @@ type plugin struct {
 // StartPlugin starts the plugin, as its service does. The daemon need not be there yet.
 func (d *Daemon) StartPlugin() {
 	d.t.Helper()
+	d.plugin.process, d.plugin.ended = d.startPlugin()
+}
+
+func (d *Daemon) startPlugin() (*exec.Cmd, chan struct{}) {
+	d.t.Helper()
 	command := exec.Command(node.Build(d.t, "weir-containerd"), "nri", "--control", d.Node.RunDir+"/control.sock",
 		"--socket", d.file("nri.sock"), "--state", d.file("state"))
 	command.Stdout, command.Stderr = &d.plugin.log, &d.plugin.log
@@ -35,7 +40,24 @@ func (d *Daemon) StartPlugin() {
 		_ = command.Wait()
 		close(ended)
 	}()
-	d.plugin.process, d.plugin.ended = command, ended
+	return command, ended
+}
+
+// SecondPlugin starts another one and returns when containerd has it, too; end ends it.
+func (d *Daemon) SecondPlugin() (end func()) {
+	d.t.Helper()
+	before := strings.Count(d.plugin.log.String(), "a plugin now")
+	command, ended := d.startPlugin()
+	d.Node.Eventually(func() string {
+		if strings.Count(d.plugin.log.String(), "a plugin now") == before {
+			return "the second plugin is none yet"
+		}
+		return ""
+	})
+	return func() {
+		_ = command.Process.Kill()
+		<-ended
+	}
 }
 
 // KillPlugin kills it.
@@ -72,11 +94,27 @@ func (d *Daemon) AwaitPlugin() time.Duration {
 		switch {
 		case out.Code == 0:
 			return ""
-		case !strings.Contains(out.Stderr, `required plugin "weir" not present`):
+		case !strings.Contains(out.Stderr, "required plugin"):
 			d.t.Fatalf("containerd makes no container: %s", out.Stderr)
 		}
 		return "containerd has no plugin of weir's"
 	})
 	d.MustCrictl("rmp", "--force", pod.ID)
 	return took
+}
+
+// FreezePlugin stops the plugin in the middle of whatever it does.
+func (d *Daemon) FreezePlugin() { _ = d.plugin.process.Process.Signal(syscall.SIGSTOP) }
+
+// ThawPlugin lets a frozen plugin go on.
+func (d *Daemon) ThawPlugin() { _ = d.plugin.process.Process.Signal(syscall.SIGCONT) }
+
+// Create makes a container of the pod and does not start it. It returns its id, and what crictl said.
+func (p *Pod) Create(wish node.Wish) (id string, said node.Output) {
+	d := p.cri.Daemon
+	d.t.Helper()
+	p.names = append(p.names, wish.Name)
+	config := p.file(wish.Name+".json", (&criContainer{pod: p, wish: wish}).config())
+	out := d.Crictl("create", p.ID, config, filepath.Join(p.dir, "pod.json"))
+	return strings.TrimSpace(out.Stdout), out
 }

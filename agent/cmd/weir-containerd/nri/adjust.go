@@ -77,10 +77,14 @@ func asHooks(hook oci.Hook) *api.Hooks {
 	return &api.Hooks{CreateRuntime: list}
 }
 
-// injected tells whether a container has a grant of the agent whose directories lie in dir: by what is
-// mounted in it, and not by the marker, which whoever makes the container can set.
-func injected(c *api.Container, dir string) bool {
-	return slices.ContainsFunc(c.GetMounts(), func(m *api.Mount) bool {
-		return path.Clean("/"+m.GetDestination()) == oci.SocketPlace && path.Dir(path.Clean(m.GetSource())) == dir
-	})
+// injected is the id of the grant that a container has, of an agent whose directories of containers lie in
+// dir: by what is mounted in it, and not by the marker, which whoever makes the container can set. Empty: none.
+func injected(c *api.Container, dir string) string {
+	for _, m := range c.GetMounts() {
+		source := path.Clean(m.GetSource())
+		if path.Clean("/"+m.GetDestination()) == oci.SocketPlace && path.Dir(source) == dir {
+			return path.Base(source)
+		}
+	}
+	return ""
 }

@@ -60,7 +60,7 @@ func TestAdjustment(t *testing.T) {
 	if again := Adjustment(grantOf("/r"), c); again != nil {
 		t.Errorf("what has the grant was adjusted again: %v", again)
 	}
-	if !injected(c, "/r/c") || injected(c, "/other/c") || injected(&api.Container{}, "/r/c") {
+	if injected(c, "/r/c") != grantID || injected(c, "/other/c") != "" || injected(&api.Container{}, "/r/c") != "" {
 		t.Error("whether a container has a grant is told wrongly")
 	}
 }

@@ -39,18 +39,19 @@ type Plugin struct {
 	grants  string // the directory of containers' own directories
 	wait    time.Duration
 	log     *slog.Logger
-	synced  func() // called once it is known to the runtime
+	synced  func()          // called once it is known to the runtime
+	over    <-chan struct{} // closed when the connection is
 
 	mu    sync.Mutex
 	asked map[string]bool // containers, by id, that the agent was asked about and may have prepared
 }
 
-func newPlugin(o Options, synced func()) *Plugin {
+func newPlugin(o Options, over <-chan struct{}, synced func()) *Plugin {
 	return &Plugin{
 		agent:   ociapi.Client{Socket: o.Control},
 		bundles: filepath.Join(o.StateDir, "io.containerd.runtime.v2.task", "k8s.io"),
 		grants:  filepath.Join(filepath.Dir(o.Control), "c"),
-		wait:    answerWait, log: o.Log, synced: synced, asked: make(map[string]bool),
+		wait:    answerWait, log: o.Log, synced: synced, over: over, asked: make(map[string]bool),
 	}
 }
 
@@ -82,8 +83,24 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	case prepared.Grant == nil:
 		p.note(request.ID, false)
 		return nil, nil, nil
+	case p.isOver():
+		go p.release(request.ID, ociapi.Event{Bundle: request.Bundle})
+		return nil, nil, fail(errOver)
 	}
 	return Adjustment(*prepared.Grant, c), nil, nil
+}
+
+var errOver = errors.New("the runtime has closed the connection")
+
+// isOver tells whether nobody waits for an answer any more. What was granted before is in the agent's list
+// of early containers when the next connection begins.
+func (p *Plugin) isOver() bool {
+	select {
+	case <-p.over:
+		return true
+	default:
+		return false
+	}
 }
 
 // prepare asks the agent, and waits for no longer than the runtime does. What is granted later is given
@@ -123,7 +140,7 @@ var errUnasked = errors.New("it was made while weir's plugin was away, so nothin
 // its plugin, or its patience, in the middle of one.
 func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
 	found := facts(pod, c)
-	if found.Sandbox || !asks(found) || injected(c, p.grants) {
+	if found.Sandbox || !asks(found) || injected(c, p.grants) != "" {
 		return nil
 	}
 	p.log.Error("a container was not started", "container", found.Name, "error", errUnasked)
@@ -132,7 +149,7 @@ func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.C
 
 // RemoveContainer releases one that was prepared, and may not have started.
 func (p *Plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	if p.note(c.GetId(), false) || injected(c, p.grants) {
+	if p.note(c.GetId(), false) || injected(c, p.grants) != "" {
 		go p.release(c.GetId(), ociapi.Event{Bundle: p.bundle(c)})
 	}
 	return nil
@@ -174,9 +191,12 @@ func (p *Plugin) early() (ociapi.Early, error) {
 	}
 }
 
+// releaseGone releases what is gone, and what a runtime that lost patience has made without its grant.
 func (p *Plugin) releaseGone(early ociapi.Early, containers []*api.Container) {
 	for _, c := range containers {
-		delete(early.Grants, c.GetId())
+		if early.Grants[c.GetId()] == injected(c, p.grants) {
+			delete(early.Grants, c.GetId())
+		}
 	}
 	for id, grant := range early.Grants {
 		p.release(id, ociapi.Event{GrantID: grant})
@@ -190,7 +210,7 @@ func (p *Plugin) tellMissed(pods []*api.PodSandbox, containers []*api.Container)
 	}
 	for _, c := range containers {
 		found := facts(byID[c.GetPodSandboxId()], c)
-		if !concerns(found) || injected(c, p.grants) || c.GetState() != api.ContainerState_CONTAINER_RUNNING {
+		if !concerns(found) || injected(c, p.grants) != "" || c.GetState() != api.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
 		missed := request(found, c.GetId(), p.bundle(c))

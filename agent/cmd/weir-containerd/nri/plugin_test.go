@@ -23,7 +23,7 @@ func optionsFor(control string) Options {
 	return Options{Control: control, StateDir: "/run/containerd", Log: slog.New(slog.DiscardHandler)}
 }
 
-func pluginFor(control string) *Plugin { return newPlugin(optionsFor(control), func() {}) }
+func pluginFor(control string) *Plugin { return newPlugin(optionsFor(control), nil, func() {}) }
 
 func granting(t *testing.T) *ociapitest.Agent {
 	agent := ociapitest.Start(t)
@@ -136,6 +136,21 @@ func TestLateAgent(t *testing.T) {
 	})
 }
 
+// What is granted when the runtime has gone is given back.
+func TestConnectionOver(t *testing.T) {
+	agent := granting(t)
+	p := pluginFor(agent.Socket)
+	over := make(chan struct{})
+	close(over)
+	p.over = over
+	if _, err := p.create(t, pod("weir/memory", "1GiB"), container("serve")); !errors.Is(err, errOver) {
+		t.Errorf("%v", err)
+	}
+	eventually(t, "the grant is released", func() bool {
+		return slices.Equal(agent.Events(), []string{"release " + bundles + "serve-id"})
+	})
+}
+
 func TestStartContainer(t *testing.T) {
 	agent := granting(t)
 	p := pluginFor(agent.Socket)
@@ -188,23 +203,28 @@ func TestRemoveContainer(t *testing.T) {
 
 func TestSynchronize(t *testing.T) {
 	agent := granting(t)
-	agent.Early(map[string]string{"gone-id": "aaaa", "made-id": "bbbb"})
+	agent.Early(map[string]string{"gone-id": "aaaa", "made-id": "bbbb", "late-id": "cccc"})
 	running := func(name string) *api.Container {
 		c := container(name)
 		c.State = api.ContainerState_CONTAINER_RUNNING
 		return c
 	}
-	injected := running("injected")
-	injected.Mounts = []*api.Mount{mountOf(filepath.Dir(agent.Socket)+"/c/"+grantID, "/run/weir")}
+	mount := func(id string) []*api.Mount {
+		return []*api.Mount{mountOf(filepath.Dir(agent.Socket)+"/c/"+id, "/run/weir")}
+	}
+	injected, made := running("injected"), container("made")
+	injected.Mounts, made.Mounts = mount(grantID), mount("bbbb")
 	p := pluginFor(agent.Socket)
 	synced := false
 	p.synced = func() { synced = true }
 	if _, err := p.Synchronize(context.Background(), []*api.PodSandbox{pod("weir/memory.late", "1GiB", "weir/memory.injected", "1GiB",
-		"weir/memory.made", "1GiB")}, []*api.Container{container("made"), running("late"), running("side"), injected}); err != nil || !synced {
+		"weir/memory.made", "1GiB")}, []*api.Container{made, running("late"), running("side"), injected}); err != nil || !synced {
 		t.Fatal(err)
 	}
-	eventually(t, "what is gone is released, and what was missed is told", func() bool { return len(agent.Events()) >= 2 })
-	if got := agent.Events(); !slices.Equal(got, []string{"release aaaa", "missed late"}) {
+	eventually(t, "what is gone is released, and what was missed is told", func() bool { return len(agent.Events()) >= 3 })
+	got := agent.Events()
+	slices.Sort(got[:2])
+	if !slices.Equal(got, []string{"release aaaa", "release cccc", "missed late"}) {
 		t.Errorf("%q", got)
 	}
 }

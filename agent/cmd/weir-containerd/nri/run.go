@@ -62,7 +62,7 @@ func serve(ctx context.Context, o Options) (connected bool, err error) {
 	}
 	conn := &watched{Conn: dialled, over: make(chan struct{})}
 	defer conn.Close()
-	plugin := newPlugin(o, func() { o.Log.Info("a plugin now", "socket", o.Socket) })
+	plugin := newPlugin(o, conn.over, func() { o.Log.Info("a plugin now", "socket", o.Socket) })
 	s, err := stub.New(plugin, stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithConnection(conn),
 		stub.WithLogger(logger{o.Log}))
 	if err != nil {
