@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -21,8 +22,8 @@ import (
 	"weir/hook/bundle"
 )
 
-// answerWait is how long the agent may take. The runtimes wait for 2 s unless told otherwise.
-const answerWait = 1500 * time.Millisecond
+// runtimeWait is how long runtimes wait for a plugin, unless they say otherwise.
+const runtimeWait = 2 * time.Second
 
 // agent is what is asked: an ociapi.Client.
 type agent interface {
@@ -35,9 +36,9 @@ type agent interface {
 // Plugin answers a runtime's requests. It is used for one connection.
 type Plugin struct {
 	agent   agent
-	bundles string // the directory of bundles
-	grants  string // the directory of containers' own directories
-	wait    time.Duration
+	bundles string       // the directory of bundles
+	grants  string       // the directory of containers' own directories
+	wait    atomic.Int64 // how long the agent may take, in ns
 	log     *slog.Logger
 	synced  func()          // called once it is known to the runtime
 	over    <-chan struct{} // closed when the connection is
@@ -47,12 +48,27 @@ type Plugin struct {
 }
 
 func newPlugin(o Options, over <-chan struct{}, synced func()) *Plugin {
-	return &Plugin{
+	p := &Plugin{
 		agent:   ociapi.Client{Socket: o.Control},
 		bundles: filepath.Join(o.StateDir, "io.containerd.runtime.v2.task", "k8s.io"),
 		grants:  filepath.Join(filepath.Dir(o.Control), "c"),
-		wait:    answerWait, log: o.Log, synced: synced, over: over, asked: make(map[string]bool),
+		log:     o.Log, synced: synced, over: over, asked: make(map[string]bool),
 	}
+	p.waitFor(runtimeWait)
+	return p
+}
+
+// waitFor says how long the runtime waits. The agent may take most of that.
+func (p *Plugin) waitFor(runtime time.Duration) {
+	if runtime > 0 {
+		p.wait.Store(int64(runtime / 4 * 3))
+	}
+}
+
+// late fires when an answer would be.
+func (p *Plugin) late() (<-chan time.Time, error) {
+	wait := time.Duration(p.wait.Load())
+	return time.After(wait), fmt.Errorf("%w within %v; see the log of weir agent", ociapi.ErrUnreachable, wait)
 }
 
 // CreateContainer answers with what the agent grants. An error keeps the container from being made, and
@@ -112,8 +128,7 @@ func (p *Plugin) prepare(request ociapi.Container) (ociapi.Prepared, error) {
 		err      error
 	}
 	answers := make(chan answer)
-	late := time.NewTimer(p.wait)
-	defer late.Stop()
+	late, err := p.late()
 	gaveUp := make(chan struct{})
 	go func() {
 		prepared, err := p.agent.Prepare(request)
@@ -126,9 +141,9 @@ func (p *Plugin) prepare(request ociapi.Container) (ociapi.Prepared, error) {
 	select {
 	case a := <-answers:
 		return a.prepared, a.err
-	case <-late.C:
+	case <-late:
 		close(gaveUp)
-		return ociapi.Prepared{}, fmt.Errorf("%w within %v; see the log of weir agent", ociapi.ErrUnreachable, p.wait)
+		return ociapi.Prepared{}, err
 	}
 }
 
@@ -179,6 +194,7 @@ func (p *Plugin) early() (ociapi.Early, error) {
 		err   error
 	}
 	answers := make(chan answer, 1)
+	late, err := p.late()
 	go func() {
 		early, err := p.agent.Early()
 		answers <- answer{early, err}
@@ -186,8 +202,8 @@ func (p *Plugin) early() (ociapi.Early, error) {
 	select {
 	case a := <-answers:
 		return a.early, a.err
-	case <-time.After(p.wait):
-		return ociapi.Early{}, fmt.Errorf("%w within %v", ociapi.ErrUnreachable, p.wait)
+	case <-late:
+		return ociapi.Early{}, err
 	}
 }
 

@@ -126,7 +126,7 @@ func TestLateAgent(t *testing.T) {
 	agent := granting(t)
 	release := agent.Hold()
 	p := pluginFor(agent.Socket)
-	p.wait = 10 * time.Millisecond
+	p.waitFor(10 * time.Millisecond)
 	if _, err := p.create(t, pod("weir/memory", "1GiB"), container("serve")); !errors.Is(err, ociapi.ErrUnreachable) {
 		t.Errorf("%v", err)
 	}

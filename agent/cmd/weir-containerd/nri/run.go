@@ -83,6 +83,7 @@ func serve(ctx context.Context, o Options) (connected bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", o.Socket, err)
 	}
+	plugin.waitFor(s.RequestTimeout())
 	select {
 	case <-conn.over:
 		return true, fmt.Errorf("%s: the runtime closed the connection", o.Socket)
