@@ -102,7 +102,7 @@ type Container struct {
 	// State is prepared (a container runtime is about to start it), running, or ending: `weir run`, or
 	// its first process, has ended, and processes of it live on.
 	State    string    `json:"state"`
-	Identity string    `json:"identity"` // cgroup | path
+	Identity string    `json:"identity"` // cgroup | path; empty: weir has no part in it
 	PID      int       `json:"pid"`      // of `weir run`, or the container's init
 	Command  []string  `json:"command"`
 	Started  time.Time `json:"started"`
@@ -112,6 +112,12 @@ type Container struct {
 	Enforced bool      `json:"enforced"`
 	Reason   string    `json:"reason"`  // why not, or an empty string
 	Refused  int64     `json:"refused"` // allocations refused so far
+	// What a container runtime calls it, or has told of it; empty where that is not known.
+	RuntimeID string            `json:"runtime_id"`
+	Pod       string            `json:"pod"`
+	PodUID    string            `json:"pod_uid"`
+	Image     string            `json:"image"`
+	Labels    map[string]string `json:"labels"` // nil: not known
 }
 
 // Event is one line of `weir events`.
@@ -192,6 +198,9 @@ type Node interface {
 	// Early and Missed are what an NRI plugin asks and tells after it was away: see there, too.
 	Early(ctx context.Context) (ociapi.Early, error)
 	Missed(ctx context.Context, container ociapi.Container) error
+	// Listing takes what a helper tells of all containers of a container runtime. again is true where it
+	// should tell of all of them anew.
+	Listing(ctx context.Context, listing ociapi.Listing) (again bool, err error)
 	// Events returns those after seq (0: all kept). With wait it blocks until there is one or ctx ends.
 	Events(ctx context.Context, afterSeq uint64, wait bool) ([]Event, error)
 }

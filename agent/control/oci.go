@@ -54,6 +54,16 @@ func (s *Server) told(node func(context.Context, ociapi.Event) error) http.Handl
 	}
 }
 
+func (s *Server) listing(w http.ResponseWriter, r *http.Request) {
+	var listing ociapi.Listing
+	var again bool
+	err := readFacts(r, &listing)
+	if err == nil {
+		again, err = s.node.Listing(r.Context(), listing)
+	}
+	s.answer(w, r, ociapi.ListingAnswer{SchemaVersion: SchemaVersion, Again: again}, err)
+}
+
 // readFacts reads what is told of a container. Unlike limits, facts that this agent does not know may be
 // left out: a helper of another version must not keep containers from starting.
 func readFacts(r *http.Request, into any) error {

@@ -43,6 +43,15 @@ func TestHelpersRoundTrips(t *testing.T) {
 	if err := client.Missed(asked); err != nil || len(node.Asked) != 2 {
 		t.Errorf("%v, %v", node.Asked, err)
 	}
+	listing := ociapi.Listing{Runtime: "r", Generation: 1 << 63, Begin: true, Containers: []ociapi.Listed{{
+		Key: ociapi.Key{Namespace: "n", ID: "i"}, PID: 7, Running: true, Labels: map[string]string{"a": "b"},
+	}}, Gone: []ociapi.Key{{Namespace: "n", ID: "j"}}}
+	if again, err := client.List(listing); again || err != nil {
+		t.Errorf("%v, %v", again, err)
+	}
+	if diff := cmp.Diff([]ociapi.Listing{listing}, node.Listed); diff != "" {
+		t.Error(diff)
+	}
 	node.Lock()
 	node.Fail = fmt.Errorf("%w: annotation \"weir/memory\": no size", control.ErrInvalid)
 	node.Unlock()

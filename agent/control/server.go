@@ -79,6 +79,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("DELETE /v1/runs/{id}", s.endRun)
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.HandleFunc("POST "+ociapi.PreparePath, s.prepare)
+	mux.HandleFunc("POST "+ociapi.ListingPath, s.listing)
 	mux.HandleFunc("POST "+ociapi.RegisterPath, s.told(s.node.Register))
 	mux.HandleFunc("POST "+ociapi.ReleasePath, s.told(s.node.Release))
 	mux.HandleFunc("POST "+ociapi.EarlyPath, s.early)

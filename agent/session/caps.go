@@ -4,6 +4,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -21,16 +22,19 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c, err := n.find(ref)
+	if r, there := n.findUncapped(ref); there && errors.Is(err, control.ErrNotFound) {
+		err = fmt.Errorf("%w: container %s is not weir's: %s", control.ErrUnsupported, r.Name, r.Reason)
+	}
 	if err != nil {
 		return control.CapsResult{}, err
 	}
 	before := c.spec.Caps
 	after, err := n.changed(before, change)
 	if err != nil {
-		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.spec.Name, err)
+		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.name(), err)
 	}
 	result := control.CapsResult{
-		Name: c.spec.Name, Before: control.Caps(before), After: control.Caps(after),
+		Name: c.name(), Before: control.Caps(before), After: control.Caps(after),
 	}
 	if change.DryRun {
 		c.mu.Lock()
@@ -41,7 +45,7 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	c.spec.Caps = after
 	if err := n.save(); err != nil {
 		c.spec.Caps = before
-		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.spec.Name, err)
+		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.name(), err)
 	}
 	n.opts.step("caps saved")
 	c.mu.Lock()

@@ -23,9 +23,10 @@ import (
 // was.
 type container struct {
 	node *Node
-	// spec is constant, but for the caps, which node.mu guards, and for what registration sets, once
-	// and under both locks.
+	// spec is constant, but for the caps and the name, which node.mu guards, and for what registration
+	// sets, once and under both locks.
 	spec     store.Container
+	called   atomic.Pointer[string] // spec.Name, for those who do not hold node.mu
 	identity identity
 	// root is its weir run, or its first process; nil if that had ended before this agent began, or
 	// is not there yet.
@@ -87,6 +88,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		reported: make(map[proc.ID]uint64),
 		unfit:    make(map[proc.ID]string),
 	}
+	c.called.Store(&spec.Name)
 	c.undeclared = make(map[holding]undeclared)
 	c.contexts = make([]int64, len(n.gpus))
 	for i, g := range n.gpus {
@@ -180,7 +182,7 @@ func (c *container) event(kind string, pid int, format string, args ...any) {
 func (c *container) newEvent(kind string, pid int, format string, args ...any) control.Event {
 	return control.Event{
 		Type:      kind,
-		Container: c.spec.Name,
+		Container: c.name(),
 		Namespace: c.spec.Namespace,
 		PID:       pid,
 		Message:   fmt.Sprintf(format, args...),

@@ -27,8 +27,11 @@ func (n *Node) Early(context.Context) (ociapi.Early, error) {
 	return early, nil
 }
 
-// Missed leaves word of a container that runs without a cap. One whose first process another of the runtime's
-// helpers has registered is none.
+// missedReason is why a container is not enforced that a plugin was not asked about.
+const missedReason = "weir's plugin was not there when it was made; make it anew"
+
+// Missed leaves word of a container that runs without a cap, and shows it if its runtime tells of it. One whose
+// first process another of the runtime's helpers has registered is none, and one that is shown already is known.
 func (n *Node) Missed(_ context.Context, missed ociapi.Container) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,8 +40,16 @@ func (n *Node) Missed(_ context.Context, missed ociapi.Container) error {
 			return nil
 		}
 	}
+	key, ok := ociapi.KeyOf(missed.Bundle)
+	if _, shown := n.uncapped[key]; ok && shown {
+		return nil
+	}
 	n.events.Add(control.Event{Type: "unenforced", Container: missed.Name, Namespace: missed.Namespace,
-		PID: missed.PID, Message: "runs without a cap: weir's plugin was not there when it was made; make it anew"})
+		PID: missed.PID, Message: "runs without a cap: " + missedReason})
+	if ok && len(n.passes) < ociapi.ListedMax {
+		n.passes[key] = &pass{reason: missedReason}
+		n.follow()
+	}
 	return nil
 }
 

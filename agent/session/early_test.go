@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,15 +80,28 @@ func TestPreloadIsToldOnce(t *testing.T) {
 	}
 }
 
+// A container that was missed is told once, and shown as soon as its runtime tells of it.
 func TestMissedContainer(t *testing.T) {
 	dir := groups(t)
 	b := start(t, hooked)
 	b.register(b.granted(earlyAsking("web")), inGroup(t, filepath.Join(dir, "web")))
 	b.granted(earlyAsking("missed"))
-	for _, id := range []string{"web", "missed"} {
-		if err := b.Missed(t.Context(), ociapi.Container{ID: id, Name: id}); err != nil {
-			t.Error(err)
+	process := inGroup(t, filepath.Join(dir, "missed"))
+	tell := func() {
+		t.Helper()
+		for _, id := range []string{"web", "missed"} {
+			missed := ociapi.Container{ID: id, Name: id, Namespace: "default", Bundle: tasks + "k8s.io/" + id, PID: process.PID()}
+			if err := b.Missed(t.Context(), missed); err != nil {
+				t.Error(err)
+			}
 		}
+	}
+	tell()
+	b.told(ociapi.Listed{Key: ociapi.Key{Namespace: "k8s.io", ID: "missed"}, Name: "missed", PodNamespace: "default",
+		PID: process.PID(), Running: true})
+	tell()
+	if got := b.lists(); !slices.Equal(got, []string{"default/missed: " + missedReason}) {
+		t.Errorf("%q", got)
 	}
 	events, err := b.Events(t.Context(), 0, false)
 	if err != nil {
@@ -99,7 +113,7 @@ func TestMissedContainer(t *testing.T) {
 			named = append(named, e.Container)
 		}
 	}
-	if len(named) != 1 || named[0] != "missed" {
+	if !slices.Equal(named, []string{"missed"}) {
 		t.Errorf("not enforced: %q", named)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/agent/control"
+	"weir/agent/control/ociapi"
 	"weir/agent/events"
 	"weir/agent/session/proc"
 	"weir/agent/session/wire"
@@ -65,6 +66,7 @@ type Node struct {
 	shares    *shares
 	watcher   *watcher
 	exits     *exits
+	listed    *listed
 
 	connections    atomic.Int64
 	connectionsMax int64
@@ -77,6 +79,8 @@ type Node struct {
 	sizes      *store.ContextSizes
 	stored     *store.Containers
 	containers map[string]*container
+	passes     map[ociapi.Key]*pass // of containers that the runtime has not told the end of
+	uncapped   map[ociapi.Key]uncapped
 	stopping   bool
 }
 
@@ -91,6 +95,8 @@ func New(opts Options) (*Node, error) {
 		started:    opts.Now(),
 		events:     events.New(0, opts.Now),
 		containers: make(map[string]*container),
+		listed:     newListed(),
+		passes:     make(map[ociapi.Key]*pass),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.exits = newExits(n)

@@ -5,6 +5,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"time"
@@ -59,6 +60,9 @@ func (n *Node) Containers(context.Context) ([]control.Container, error) {
 	for _, c := range n.sorted() {
 		list = append(list, c.report())
 	}
+	for _, u := range n.running() {
+		list = append(list, u.report())
+	}
 	return list, nil
 }
 
@@ -66,6 +70,12 @@ func (n *Node) Containers(context.Context) ([]control.Container, error) {
 func (n *Node) Container(_ context.Context, ref string) (control.Container, error) {
 	n.mu.Lock()
 	c, err := n.find(ref)
+	if errors.Is(err, control.ErrNotFound) {
+		if r, there := n.findUncapped(ref); there {
+			n.mu.Unlock()
+			return r, nil
+		}
+	}
 	n.mu.Unlock()
 	if err != nil {
 		return control.Container{}, err
@@ -101,7 +111,7 @@ func (c *container) report() control.Container {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := control.Container{
-		ID: c.spec.ID, Name: c.spec.Name, Namespace: c.spec.Namespace, Identity: c.identity.kind(),
+		ID: c.spec.ID, Name: c.name(), Namespace: c.spec.Namespace, Identity: c.identity.kind(),
 		PID: c.spec.PID, Command: slices.Clone(c.spec.Command), Started: c.spec.Started,
 		Caps: control.Caps(c.spec.Caps), Refused: c.refused, Enforced: true, State: "running",
 		Sessions: []control.Session{},
@@ -122,6 +132,7 @@ func (c *container) report() control.Container {
 	slices.SortFunc(sessions, func(a, b *session) int {
 		return cmp.Compare(a.process.PID, b.process.PID)
 	})
+	c.describeListed(&r)
 	r.GPUs = c.uses()
 	for _, s := range sessions {
 		r.Sessions = append(r.Sessions, c.reportSession(s))

@@ -29,10 +29,11 @@ const startWait = 2 * time.Minute
 // Prepare decides what becomes of a container that is about to start, and makes what it is granted. Of
 // one with a pid the first process is there already, and is registered. Asking again about the same
 // bundle gives the same grant.
-func (n *Node) Prepare(_ context.Context, asked ociapi.Container) (ociapi.Prepared, error) {
+func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prepared, error) {
 	if err := n.checkRuntime(asked); err != nil {
 		return ociapi.Prepared{}, err
 	}
+	name := n.complete(ctx, &asked)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.byBundle(asked.Bundle)
@@ -41,6 +42,7 @@ func (n *Node) Prepare(_ context.Context, asked ociapi.Container) (ociapi.Prepar
 		if err != nil {
 			return ociapi.Prepared{}, err
 		}
+		asked.Name = name
 		if decision.Action == policy.Pass {
 			n.passed(asked, decision.Reason)
 			return ociapi.Prepared{Reason: decision.Reason}, nil
@@ -97,14 +99,6 @@ func (n *Node) decide(asked ociapi.Container) (policy.Decision, error) {
 	return decision, nil
 }
 
-// passed says that a container with a GPU runs without a cap. Called under mu.
-func (n *Node) passed(asked ociapi.Container, reason string) {
-	if reason != "" {
-		n.events.Add(control.Event{Type: "unenforced", Container: asked.Name, Namespace: asked.Namespace,
-			PID: asked.PID, Message: "started without a cap: " + reason})
-	}
-}
-
 // prepare makes the container. Called under mu.
 func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*container, error) {
 	var devices []oci.Device
@@ -118,7 +112,7 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*conta
 	caps := control.Caps{MemoryBytes: decision.Limits.Memory, SwapBytes: decision.Limits.Swap,
 		Weight: decision.Limits.Weight}
 	spec := store.Container{
-		ID: n.newContainerID(), Name: n.freeName(containerName(asked)), Namespace: asked.Namespace,
+		ID: n.newContainerID(), Name: n.freeName(nameOf(asked.Name)), Namespace: asked.Namespace,
 		Identity: cgroupIdentity, Started: n.opts.Now(), Caps: store.Caps(caps), Command: []string{},
 		OCI: &store.OCI{ID: asked.ID, Bundle: filepath.Clean(asked.Bundle), Root: asked.Root, Pod: asked.Pod,
 			PodUID: asked.PodUID, Image: asked.Image, Devices: unique(devices), FixedImage: asked.FixedImage,
@@ -145,9 +139,9 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*conta
 	return c, nil
 }
 
-// containerName is a name as `weir ps` shows it.
-func containerName(asked ociapi.Container) string {
-	name := strings.TrimLeft(notInNames.ReplaceAllString(asked.Name, "-"), "._-")
+// nameOf is a name as `weir ps` shows it.
+func nameOf(called string) string {
+	name := strings.TrimLeft(notInNames.ReplaceAllString(called, "-"), "._-")
 	if name = name[:min(len(name), nameBytesMax)]; name == "" {
 		return "container"
 	}
@@ -177,7 +171,7 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 			control.ErrNotFound, startWait)
 	}
 	if !c.spec.Prepared() {
-		return fmt.Errorf("%w: container %s has process %d as its first already", control.ErrConflict, c.spec.Name,
+		return fmt.Errorf("%w: container %s has process %d as its first already", control.ErrConflict, c.name(),
 			c.spec.PID)
 	}
 	if event.Preload != nil && c.spec.OCI.ReadImage {
@@ -190,7 +184,7 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 
 // register takes hold of a container's first process. Called under mu.
 func (n *Node) register(c *container, pid int) error {
-	fail := func(err error) error { return fmt.Errorf("registering container %s: %w", c.spec.Name, err) }
+	fail := func(err error) error { return fmt.Errorf("registering container %s: %w", c.name(), err) }
 	root, err := proc.OpenPID(pid)
 	if err != nil {
 		return fail(fmt.Errorf("process %d: %w", pid, err))

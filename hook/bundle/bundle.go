@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -57,19 +56,11 @@ func Open(dir, id string, nvidia bool) (*Bundle, error) {
 		facts.Name = id
 	}
 	if facts.Namespace == "" {
-		facts.Namespace = namespaceOf(dir)
+		// It is in the path of containerd's bundles and nowhere else.
+		key, _ := ociapi.KeyOf(dir)
+		facts.Namespace = key.Namespace
 	}
 	return &Bundle{dir, spec, facts, id}, nil
-}
-
-// namespaceOf is containerd's namespace, which is in the path of its bundles and nowhere else.
-func namespaceOf(dir string) string {
-	parent, _ := filepath.Split(filepath.Clean(dir))
-	tasks, namespace := filepath.Split(filepath.Clean(parent))
-	if strings.HasPrefix(filepath.Base(tasks), "io.containerd.runtime.v") {
-		return namespace
-	}
-	return ""
 }
 
 // Asks tells whether the container asks anything of weir.

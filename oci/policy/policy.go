@@ -25,6 +25,9 @@ func (a Action) String() string {
 	return [...]string{"pass", "grant", "refuse"}[a]
 }
 
+// UnaskedReason is why a container that asks for nothing passes and is not enforced.
+const UnaskedReason = "it has a GPU and no annotation of weir's"
+
 // GPU is one GPU, or MIG device, of the node.
 type GPU struct {
 	Name        string // as people name it: "0", or "1:0" of a MIG device
@@ -83,7 +86,7 @@ func Decide(request annotation.Request, policy Policy, container Container, node
 				"unasked_gpu = \"refuse\" in weir.toml forbids; give it an annotation such as weir/memory=4GiB"}
 		case config.UnaskedDefault:
 		default:
-			return Decision{Action: Pass, Reason: "it has a GPU and no annotation of weir's"}
+			return Decision{Action: Pass, Reason: UnaskedReason}
 		}
 	}
 	d := &deciding{request, policy, container, node}

@@ -45,8 +45,8 @@ func run(args []string, in io.Reader, stderr io.Writer) int {
 	agent := ociapi.Client{Socket: *control}
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		containerd.Keep(ctx, log, func(ctx context.Context) error {
-			return watch(ctx, *address, agent)
+		containerd.Follow(ctx, log, agent, "containerd at "+*address, func() (containerd.Source, func(), error) {
+			return connect(*address)
 		})
 	})
 	parts.Wait()

@@ -141,7 +141,7 @@ func serveAgent(
 	return serveBoth(ctx, node, listener, log, func() {
 		fmt.Fprintln(out, ready)
 		notify(log, daemon.SdNotifyReady)
-		helper.Go(func() { watchContainerd(ctx, settings, log) })
+		helper.Go(func() { watchContainerd(ctx, settings, node, log) })
 	})
 }
 

@@ -160,6 +160,9 @@ func capsGetCommand() *cli.Command {
 			if err != nil {
 				return agent.explain(err)
 			}
+			if !c.Args().Present() { // what weir has no part in has no caps
+				list = slices.DeleteFunc(list, func(one control.Container) bool { return one.Identity == "" })
+			}
 			return printCaps(c.App.Writer, form, list)
 		},
 	}

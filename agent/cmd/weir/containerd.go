@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"weir/agent/config"
+	"weir/agent/control"
+	"weir/agent/control/ociapi"
 )
 
 const (
 	containerdProgram = "weir-containerd"
 	// containerdLook is how often it is looked whether a containerd has come.
-	containerdLook = 10 * time.Second
+	containerdLook = 2 * time.Second
 	// The time between two starts of the helper doubles from the one to the other, and is the first
 	// again after the helper has lived for as long as the other.
 	containerdAgainFirst = 100 * time.Millisecond
@@ -29,25 +31,28 @@ const (
 )
 
 // watchContainerd runs the helper until ctx ends. Containers are served without it, too: only their
-// names, and the images of containers without a pod, are not known then.
-func watchContainerd(ctx context.Context, settings config.Config, log *slog.Logger) {
+// images, if they have no pod, and who has a GPU without weir, are not known then.
+func watchContainerd(ctx context.Context, settings config.Config, node control.Node, log *slog.Logger) {
 	program, socket := besideProgram(containerdProgram), settings.ContainerdSocket()
 	if socket == "" || program == "" || os.Geteuid() != 0 {
 		return
 	}
-	control := filepath.Join(settings.RunDir, config.SocketName)
-	for wait := containerdAgainFirst; pause(ctx, 0); {
+	agent := filepath.Join(settings.RunDir, config.SocketName)
+	for wait := containerdAgainFirst; ctx.Err() == nil; {
 		if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
 			pause(ctx, containerdLook)
 			continue
 		}
 		begun := time.Now()
-		err := runContainerd(ctx, program, control, socket)
+		err := runContainerd(ctx, program, agent, socket)
 		if ctx.Err() != nil {
 			return
 		}
 		if time.Since(begun) > containerdAgainLast {
 			wait = containerdAgainFirst
+		}
+		if _, err := node.Listing(ctx, ociapi.Listing{Lost: "its helper has ended"}); err != nil {
+			log.Warn("the end of the helper for containerd goes unnoticed", "error", err)
 		}
 		log.Warn("the helper for containerd has ended and is started again", "error", err, "wait", wait)
 		pause(ctx, wait)
@@ -55,13 +60,11 @@ func watchContainerd(ctx context.Context, settings config.Config, log *slog.Logg
 	}
 }
 
-// pause waits, and tells whether ctx goes on.
-func pause(ctx context.Context, wait time.Duration) bool {
+func pause(ctx context.Context, wait time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(wait):
 	}
-	return ctx.Err() == nil
 }
 
 // runContainerd starts the helper and waits for its end. It ends when its input does, which is when this

@@ -27,7 +27,7 @@ const (
 
 // eventTypes are those that the agent writes, in the order of the manual page.
 var eventTypes = []string{
-	"denied", "driver-oom", "caps", "prepared", "started", "unstarted", "ending", "ended", "session-ended",
+	"denied", "driver-oom", "caps", "runtime", "prepared", "started", "unstarted", "ending", "ended", "session-ended",
 	"refused", "left", "forked", "forged", "unenforced", "unshared", "undeclared", "incompatible", "measured",
 }
 

@@ -82,6 +82,10 @@ func sampleNode(library string) *controltest.Node {
 			Command: []string{"./a\x1b[31m"}, Started: started, Reason: "the library is not loaded",
 			State: "ending",
 		},
+		{
+			ID: "web", Name: "web", Namespace: "team-a", PID: 6, Command: []string{}, Started: started,
+			Reason: "it has a GPU and no annotation of weir's", State: "running", Pod: "web-0", Image: "web:1",
+		},
 	}
 	at := time.Date(2026, 1, 2, 12, 4, 11, 0, time.UTC)
 	node.Append(control.Event{Time: at, Type: "agent", Message: "agent 9.8.7 started"})

@@ -119,7 +119,7 @@ func (v tableView) header() []string {
 		"WEIGHT", "ENFORCED"}
 	if v.wide {
 		header = append(header, "ID", "PID", "CONTEXTS", "CODE", "SHARED", "CREDIT", "SWAP", "COMMAND",
-			"AGE")
+			"AGE", "POD", "IMAGE")
 	}
 	return header
 }
@@ -164,11 +164,14 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 	if state := container.State; state == statePrepared || state == stateEnding {
 		name += " (" + state + ")"
 	}
+	memory := config.FormatSize(use.UsedBytes) + " / " + sizeOr(limit, "-")
+	if container.Identity == "" { // what it holds is not known
+		memory = "-"
+	}
 	row := []string{
-		name, orDash(container.Namespace), gpu,
-		config.FormatSize(use.UsedBytes) + " / " + sizeOr(limit, "-"),
+		name, orDash(container.Namespace), gpu, memory,
 		strconv.FormatInt(container.Refused, 10), strconv.Itoa(len(container.Sessions)),
-		container.Identity, notYet(weightOr(container.Caps.Weight, "-")), enforced(container),
+		orDash(container.Identity), notYet(weightOr(container.Caps.Weight, "-")), enforced(container),
 	}
 	if v.wide {
 		row = append(row,
@@ -176,7 +179,7 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 			config.FormatSize(use.ContextBytes), config.FormatSize(use.CodeBytes),
 			config.FormatSize(use.SharedBytes), creditOf(*use), notYet(sizeOr(container.Caps.SwapBytes, "-")),
 			shorten(printable(strings.Join(container.Command, " ")), commandLetters, v.whole),
-			age(container.Started, v.now))
+			age(container.Started, v.now), orDash(container.Pod), orDash(container.Image))
 	}
 	return row
 }

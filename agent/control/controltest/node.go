@@ -28,6 +28,7 @@ type Node struct {
 	Asked    []ociapi.Container // by Prepare, which answers Prepared
 	Prepared ociapi.Prepared
 	Told     []ociapi.Event // by Register and Release
+	Listed   []ociapi.Listing
 	appended chan struct{}
 }
 
@@ -176,6 +177,14 @@ func (n *Node) Missed(_ context.Context, container ociapi.Container) error {
 	defer n.Unlock()
 	n.Asked = append(n.Asked, container)
 	return n.Fail
+}
+
+// Listing notes the call and never asks for all again.
+func (n *Node) Listing(_ context.Context, listing ociapi.Listing) (again bool, err error) {
+	n.Lock()
+	defer n.Unlock()
+	n.Listed = append(n.Listed, listing)
+	return false, n.Fail
 }
 
 // Append adds an event, numbered, and wakes those who wait.

@@ -171,8 +171,9 @@ func (c *criContainer) config() map[string]any {
 	return map[string]any{
 		"metadata": map[string]any{"name": c.wish.Name}, "image": map[string]any{"image": d.image(c.wish.Image, 0)},
 		"command": d.program(c.wish), "envs": envs, "mounts": mounts, "CDI_devices": named,
-		"annotations": c.wish.Annotations, "log_path": c.wish.Name + ".log", "stdin": true, "stdin_once": true,
-		"linux": map[string]any{"security_context": security},
+		"annotations": c.wish.Annotations, "log_path": c.wish.Name + ".log", "stdin": !c.wish.Detached,
+		"stdin_once": !c.wish.Detached,
+		"linux":      map[string]any{"security_context": security},
 	}
 }
 
@@ -181,25 +182,25 @@ func (c *criContainer) Name() string { return c.wish.Name }
 // ID is the container's with containerd.
 func (c *criContainer) ID() string { return c.id }
 
-// Start makes the container, starts it and attaches to it, as one program. What it writes before that is
-// only in its log.
+// Start makes the container, starts it and attaches to it, as one program. What it writes before that is only in
+// its log. A detached one is not attached to.
 func (c *criContainer) Start() *node.Program {
 	d := c.pod.cri.Daemon
 	d.t.Helper()
 	config := c.pod.file(c.wish.Name+".json", c.config())
 	out := d.Crictl("create", c.pod.ID, config, filepath.Join(c.pod.dir, "pod.json"))
 	if out.Code != 0 {
-		return c.failed(out)
+		return c.ended(out)
 	}
 	c.id = strings.TrimSpace(out.Stdout)
-	if out := d.Crictl("start", c.id); out.Code != 0 {
-		return c.failed(out)
+	if out := d.Crictl("start", c.id); out.Code != 0 || c.wish.Detached {
+		return c.ended(out)
 	}
 	return d.Node.Bare(node.Build(d.t, "containers/crictl"), d.crictl([]string{"attach", "--stdin", c.id})...)
 }
 
-// failed is a program that says what crictl said, and ends as it did.
-func (c *criContainer) failed(out node.Output) *node.Program {
+// ended is a program that says what crictl said, and ends as it did.
+func (c *criContainer) ended(out node.Output) *node.Program {
 	d := c.pod.cri.Daemon
 	return d.Node.Bare("/bin/sh", "-c", `printf '%s' "$1" >&2; exit "$2"`, "sh", out.Stderr, fmt.Sprint(out.Code))
 }

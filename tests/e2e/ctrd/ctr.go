@@ -50,7 +50,7 @@ func (c Ctr) Lacks(wish node.Wish) string {
 func (c Ctr) Container(wish node.Wish) node.Container {
 	d := c.Daemon
 	d.t.Helper()
-	flags := []string{"run", "--rm", "--cgroup", d.cgroup() + "/" + wish.Name, "--runc-root", d.file("runc"),
+	flags := []string{"run", "--cgroup", d.cgroup() + "/" + wish.Name, "--runc-root", d.file("runc"),
 		"--fifo-dir", d.file("fifo")}
 	switch c.Runtime {
 	case "":
@@ -71,6 +71,11 @@ func (c Ctr) Container(wish node.Wish) node.Container {
 			mode = "rw"
 		}
 		flags = append(flags, "--mount", fmt.Sprintf("type=bind,src=%s,dst=%s,options=rbind:%s", m.path, m.path, mode))
+	}
+	if wish.Detached {
+		flags = append(flags, "--detach", "--null-io")
+	} else {
+		flags = append(flags, "--rm")
 	}
 	if wish.ReadOnly {
 		flags = append(flags, "--read-only")
@@ -98,7 +103,7 @@ func (c *ctrContainer) Start() *node.Program {
 	d := c.daemon
 	d.t.Helper()
 	d.t.Cleanup(func() {
-		if exists(d.Bundle(ctrNamespace, c.wish.Name)) { // its ctr was ended before it
+		if c.wish.Detached || exists(d.Bundle(ctrNamespace, c.wish.Name)) { // no ctr has waited for its end
 			d.Ctr("--namespace", ctrNamespace, "tasks", "delete", "--force", c.wish.Name)
 			d.Ctr("--namespace", ctrNamespace, "containers", "delete", c.wish.Name)
 		}

@@ -120,6 +120,10 @@ func (d *Daemon) Address() string { return d.file("c.sock") }
 func (d *Daemon) Config() string { return d.file("config.toml") }
 func (d *Daemon) DropIn() string { return d.file("conf.d/99-weir.toml") }
 
+// Original is the main configuration before weir, and Configured tells whether weir's part is there.
+func (d *Daemon) Original() string { return d.g.config(d.Dir, d.options.More) }
+func (d *Daemon) Configured() bool { return exists(d.DropIn()) }
+
 // Run starts the daemon, which must not be running, and returns when it serves.
 func (d *Daemon) Run() {
 	d.t.Helper()

@@ -163,8 +163,13 @@ type Runc struct{ Node *Node }
 // For is the same for another test.
 func (r Runc) For(t testing.TB) Starter { return Runc{r.Node.For(t)} }
 
-// Lacks nothing.
-func (r Runc) Lacks(Wish) string { return "" }
+// Lacks nobody who would take care of a container that nothing waits for.
+func (r Runc) Lacks(wish Wish) string {
+	if wish.Detached {
+		return "nobody would take care of it"
+	}
+	return ""
+}
 
 // Container makes a bundle of a wish.
 func (r Runc) Container(wish Wish) Container {

@@ -10,7 +10,7 @@ import (
 
 // Wish is a container as a test wants it. The zero value has a name missing, and runs a puppet as root.
 type Wish struct {
-	Name          string // within the node, once
+	Name          string // once on a node at a time
 	Annotations   map[string]string
 	Image         Image
 	Env           []string // more of its environment
@@ -19,6 +19,7 @@ type Wish struct {
 	ReadOnly      bool     // its root file system is mounted read-only
 	UserNamespace bool     // its root is no user out here
 	GPU           bool     // it is given the device node of a GPU, not by weir
+	Detached      bool     // it runs on when who started it has ended, which it does at once
 	Pod           Pod
 }
 

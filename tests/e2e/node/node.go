@@ -186,15 +186,15 @@ func (n *Node) Configure(lines string) {
 
 func (n *Node) writeConfig(lines string) {
 	n.t.Helper()
-	config := fmt.Sprintf("count_context = %t\n", n.options.CountContext)
-	if !strings.Contains(lines, "containerd =") {
-		config += "containerd = \"off\"\n" // the machine's is none of the test's
-	}
-	config += lines
+	// The machine's own containerd is none of the test's.
+	config := fmt.Sprintf("count_context = %t\ncontainerd = %q\n%s", n.options.CountContext, n.Containerd(), lines)
 	if err := os.WriteFile(n.configFile(), []byte(config), 0o644); err != nil {
 		n.t.Fatal(err)
 	}
 }
+
+// Containerd is where the agent looks for a containerd, which a test may start there.
+func (n *Node) Containerd() string { return filepath.Join(n.Dir, "ctrd", "c.sock") }
 
 func (n *Node) configFile() string { return filepath.Join(n.Dir, "weir.toml") }
 

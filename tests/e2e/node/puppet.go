@@ -102,6 +102,34 @@ func (n *Node) Puppets(count int, options RunOptions) []*Puppet {
 	return puppets
 }
 
+// Remote makes a wish's program a puppet at a socket in the node's folder, which does not depend on who started
+// it. meet is that puppet, once the container runs.
+func (n *Node) Remote(wish Wish) (remote Wish, meet func() *Puppet) {
+	n.t.Helper()
+	dir, err := os.MkdirTemp(n.SimDir, "r") // which containers may write to
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	troupe := strings.Join([]string{Build(n.t, "e2e/troupe"), dir, "1", Build(n.t, "e2e/puppet")}, " ")
+	wish.Args = []string{"/bin/sh", "-c", "sleep infinity | exec " + troupe + " >/dev/null"}
+	return wish, func() *Puppet {
+		n.t.Helper()
+		var conn net.Conn
+		n.Eventually(func() string {
+			if conn, err = net.Dial("unix", filepath.Join(dir, "0")); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+		n.t.Cleanup(func() { _ = conn.Close() })
+		lines := make(chan string, 16)
+		go scanLines(conn, lines)
+		puppet := newPuppet(n.t, conn, lines, func() string { return "container " + wish.Name })
+		puppet.pid = 0
+		return puppet
+	}
+}
+
 func newPuppet(t testing.TB, in io.Writer, lines <-chan string, about func() string) *Puppet {
 	t.Helper()
 	p := &Puppet{t: t, in: in, lines: lines, about: about}

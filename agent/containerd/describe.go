@@ -1,0 +1,124 @@
+package containerd
+
+// What the agent is told of one container.
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/agent/control/ociapi"
+	"weir/oci"
+)
+
+// Container is one of containerd's containers.
+type Container struct {
+	ociapi.Key
+	Image   string
+	Labels  map[string]string
+	Runtime []byte // the runtime's options, as they are encoded
+	Spec    []byte // the OCI runtime specification, JSON
+	Created time.Time
+	Task    *Task // nil: it has none
+}
+
+// Task is what runs of a container.
+type Task struct {
+	PID     int // of its init
+	Running bool
+}
+
+// Bounds of what is told, besides those of package ociapi: what is larger is left out.
+const (
+	specBytesMax  = 8 << 20
+	labelsMax     = 64
+	labelBytesMax = 512     // of one, or one annotation
+	labelsBytes   = 8 << 10 // of all
+	asksBytes     = 2 << 10
+)
+
+// Labels by which those who make containers name them.
+const (
+	sandboxLabel = "io.cri-containerd.kind" // "sandbox" or "container"
+	nerdctlLabel = "nerdctl/name"
+)
+
+// Describe is what the agent is told of a container; ok is false for one that holds a pod's namespaces
+// and runs nothing of a user's.
+func Describe(c Container) (listed ociapi.Listed, ok bool) {
+	if c.Labels[sandboxLabel] == "sandbox" {
+		return ociapi.Listed{}, false
+	}
+	var facts oci.Facts
+	if len(c.Spec) <= specBytesMax {
+		// Of a specification that cannot be read nothing is known, and the runtime cannot start it.
+		facts, _ = oci.Look(c.Spec, strings.Contains(string(c.Runtime), "nvidia"))
+	}
+	if facts.Sandbox {
+		return ociapi.Listed{}, false
+	}
+	listed = ociapi.Listed{
+		Key:          c.Key,
+		Name:         first(facts.Name, c.Labels["io.kubernetes.container.name"], c.Labels[nerdctlLabel]),
+		PodNamespace: first(facts.Namespace, c.Labels["io.kubernetes.pod.namespace"]),
+		Pod:          first(facts.Pod, c.Labels["io.kubernetes.pod.name"]),
+		PodUID:       first(facts.PodUID, c.Labels["io.kubernetes.pod.uid"]),
+		Image:        first(facts.Image, c.Image),
+		Labels:       bounded(c.Labels, labelsBytes),
+		HasGPU:       facts.HasGPU,
+	}
+	asks := maps.Clone(facts.Annotations)
+	maps.DeleteFunc(asks, func(annotation, _ string) bool {
+		_, _, ours := oci.Applies(annotation, first(listed.Name, c.ID))
+		return !ours
+	})
+	listed.Asks = bounded(asks, asksBytes)
+	if c.Task != nil {
+		listed.PID, listed.Running = c.Task.PID, c.Task.Running
+	}
+	if year := c.Created.Year(); year > 0 && year < 10000 { // as JSON has it
+		listed.Created = c.Created.UTC()
+	}
+	if len(encode(listed)) > ociapi.ListingBytesMax {
+		listed.Labels = nil // each byte of theirs may take six
+	}
+	return listed, true
+}
+
+// first is the first text that is there and not too long.
+func first(texts ...string) string {
+	for _, text := range texts {
+		if text != "" && len(text) <= ociapi.NameBytesMax {
+			return text
+		}
+	}
+	return ""
+}
+
+// bounded keeps of a set of texts what is within the bounds, in the order of their names; nil is none.
+func bounded(texts map[string]string, bytesMax int) map[string]string {
+	var kept map[string]string
+	sum := 0
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		size := len(name) + len(texts[name])
+		if size > labelBytesMax || sum+size > bytesMax || len(kept) == labelsMax {
+			continue
+		}
+		if kept == nil {
+			kept = make(map[string]string)
+		}
+		kept[name], sum = texts[name], sum+size
+	}
+	return kept
+}
+
+// encode writes a container as it is sent.
+func encode(listed ociapi.Listed) string {
+	text, err := json.Marshal(listed)
+	if err != nil {
+		panic(err) // there is nothing in it that JSON cannot have
+	}
+	return string(text)
+}

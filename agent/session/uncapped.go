@@ -1,0 +1,232 @@
+package session
+
+// Containers of a container runtime that weir has no part in: those with a GPU, or that ask for a part of
+// one, are shown as not enforced. And what is learned of the others: what they are called.
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/agent/config"
+	"weir/agent/control"
+	"weir/agent/control/ociapi"
+	"weir/agent/session/proc"
+	"weir/oci/policy"
+)
+
+// imageWait is how long a container that is about to start waits to be told of, where it matters which
+// image it has. What the runtime tells of it, it has told before it starts it.
+const imageWait = 500 * time.Millisecond
+
+// uncapped is a container that runs and for which no cap holds.
+type uncapped struct {
+	ociapi.Listed
+	init   proc.ID
+	reason string
+}
+
+// pass is a container that was let through, and why it is not enforced.
+type pass struct {
+	reason string
+	listed bool // the runtime has told of it
+}
+
+// Listing takes what a helper tells of all containers of a container runtime.
+func (n *Node) Listing(_ context.Context, m ociapi.Listing) (again bool, err error) {
+	if err := checkListing(m); err != nil {
+		return false, err
+	}
+	what, again, err := n.listed.take(m)
+	if err != nil || again {
+		return again, err
+	}
+	switch what {
+	case turnedUp:
+		n.events.Add(control.Event{Type: "runtime", Message: m.Runtime + " is there, and tells of its containers"})
+	case turnedAway:
+		n.events.Add(control.Event{Type: "runtime", Message: n.listed.runtime + " cannot be asked any more, until it is " +
+			"there again: caps hold on; names and images of new containers, and those without a cap, are not known: " + m.Lost})
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.follow()
+	return false, nil
+}
+
+// follow brings what is known of containers up to date with what their runtime has. Called under mu.
+func (n *Node) follow() {
+	all, current := n.listed.copied()
+	if !current {
+		return
+	}
+	ours, inits := make(map[ociapi.Key]bool), make(map[int]bool)
+	renamed := false
+	for _, c := range n.containers {
+		if c.spec.OCI == nil {
+			continue
+		}
+		inits[c.spec.PID] = true
+		key, ok := ociapi.KeyOf(c.spec.OCI.Bundle)
+		// One that runs is registered, or was made without what was prepared for it.
+		ours[key] = ours[key] || ok && !c.spec.Prepared()
+		if l, there := all[key]; there && l.Name != "" && c.name() == nameOf(c.spec.OCI.ID) {
+			c.rename(n.freeName(nameOf(l.Name)))
+			renamed = true
+		}
+	}
+	if renamed {
+		if err := n.save(); err != nil {
+			n.log.Error("the names of containers cannot be kept", "error", err)
+		}
+	}
+	for key, p := range n.passes {
+		_, there := all[key]
+		if p.listed && !there {
+			delete(n.passes, key)
+		}
+		p.listed = p.listed || there
+	}
+	before := n.uncapped
+	n.uncapped = make(map[ociapi.Key]uncapped)
+	for key, l := range all {
+		if !l.Running || ours[key] || inits[l.PID] {
+			continue
+		}
+		u := uncapped{Listed: l, reason: n.whyUncapped(l)}
+		st, err := proc.Read(l.PID)
+		if u.reason == "" || err != nil || st.Zombie {
+			continue
+		}
+		u.init = st.ID
+		n.uncapped[key] = u
+		if was := before[key]; n.passes[key] == nil && (was.init != u.init || was.reason != u.reason) {
+			n.events.Add(control.Event{Type: "unenforced", Container: u.name(), Namespace: u.namespace(), PID: l.PID,
+				Message: "runs without a cap: " + u.reason})
+		}
+	}
+}
+
+// whyUncapped says why no cap holds for a container that weir has no part in, or nothing if none has to.
+// Called under mu.
+func (n *Node) whyUncapped(l ociapi.Listed) string {
+	const missed = "weir had no part in its start: see `weir runtime status`, and start it again"
+	passed := n.passes[l.Key]
+	switch {
+	case len(l.Asks) > 0:
+		return "it asks for " + strings.Join(slices.Sorted(maps.Keys(l.Asks)), ", ") + ", but " + missed
+	case passed != nil:
+		return passed.reason
+	case !l.HasGPU:
+		return ""
+	case n.opts.Policy.UnaskedGPU != config.UnaskedPass && n.opts.Policy.UnaskedGPU != "":
+		return "it has a GPU, and " + missed
+	}
+	return policy.UnaskedReason
+}
+
+// passed says that a container with a GPU runs without a cap. Called under mu.
+func (n *Node) passed(asked ociapi.Container, reason string) {
+	if reason == "" {
+		return
+	}
+	n.events.Add(control.Event{Type: "unenforced", Container: asked.Name, Namespace: asked.Namespace,
+		PID: asked.PID, Message: "started without a cap: " + reason})
+	if key, ok := ociapi.KeyOf(asked.Bundle); ok && len(n.passes) < ociapi.ListedMax {
+		n.passes[key] = &pass{reason: reason}
+	}
+}
+
+// complete adds what the runtime has told of a container to what is known of one that is about to start.
+func (n *Node) complete(ctx context.Context, asked *ociapi.Container) (name string) {
+	name = asked.Name
+	key, ok := ociapi.KeyOf(asked.Bundle)
+	if !ok || key.ID != asked.ID {
+		return name
+	}
+	patience := time.Duration(0)
+	if asked.Image == "" && slices.ContainsFunc(n.opts.Policy.Rules, namesImage) {
+		patience = imageWait
+	}
+	l, there := n.listed.await(ctx, key, patience)
+	if !there {
+		return name
+	}
+	asked.Image = cmp.Or(asked.Image, l.Image)
+	asked.Pod = cmp.Or(asked.Pod, l.Pod)
+	asked.PodUID = cmp.Or(asked.PodUID, l.PodUID)
+	if name == asked.ID && l.Name != "" {
+		name = l.Name
+	}
+	return name
+}
+
+func namesImage(rule config.ContainerRule) bool { return rule.Image != "*" }
+
+// name is the container's name. It may change while it runs: who starts it may not know it yet.
+func (c *container) name() string { return *c.called.Load() }
+
+// rename changes it. Called under node.mu.
+func (c *container) rename(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spec.Name = name
+	c.called.Store(&name)
+}
+
+// describeListed adds to a report what the container runtime tells. Called under node.mu.
+func (c *container) describeListed(r *control.Container) {
+	o := c.spec.OCI
+	if o == nil {
+		return
+	}
+	r.RuntimeID, r.Pod, r.PodUID, r.Image = o.ID, o.Pod, o.PodUID, o.Image
+	key, ok := ociapi.KeyOf(o.Bundle)
+	if !ok {
+		return
+	}
+	l, _ := c.node.listed.get(key)
+	r.Pod, r.PodUID = cmp.Or(r.Pod, l.Pod), cmp.Or(r.PodUID, l.PodUID)
+	r.Image, r.Labels = cmp.Or(r.Image, l.Image), l.Labels
+}
+
+func (u uncapped) name() string      { return nameOf(cmp.Or(u.Name, u.ID)) }
+func (u uncapped) namespace() string { return cmp.Or(u.PodNamespace, u.Namespace) }
+
+// report describes the container as far as it is known.
+func (u uncapped) report() control.Container {
+	return control.Container{
+		ID: u.ID, Name: u.name(), Namespace: u.namespace(), State: "running", PID: u.PID, Command: []string{},
+		Started: u.Created, GPUs: []control.GPUUse{}, Sessions: []control.Session{}, Reason: u.reason,
+		RuntimeID: u.ID, Pod: u.Pod, PodUID: u.PodUID, Image: u.Image, Labels: u.Labels,
+	}
+}
+
+// running lists the containers without a cap whose first process lives, the oldest first. Called under mu.
+func (n *Node) running() []uncapped {
+	var list []uncapped
+	for _, u := range n.uncapped {
+		if st, err := proc.Read(u.PID); err == nil && st.ID == u.init && !st.Zombie {
+			list = append(list, u)
+		}
+	}
+	slices.SortFunc(list, func(a, b uncapped) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// findUncapped is the container without a cap that ref names, by what report says of it. Called under mu.
+func (n *Node) findUncapped(ref string) (control.Container, bool) {
+	for _, u := range n.running() {
+		r := u.report()
+		if ref == r.ID || ref == r.Name || ref == r.Namespace+"/"+r.Name ||
+			len(ref) >= idPrefixBytes && strings.HasPrefix(r.ID, ref) {
+			return r, true
+		}
+	}
+	return control.Container{}, false
+}

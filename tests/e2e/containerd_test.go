@@ -1,0 +1,306 @@
+package e2e
+
+// Containers of containerd: caps, ends, restarts, and what its user is told.
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/agent/control"
+	"weir/tests/e2e/ctrd"
+	"weir/tests/e2e/node"
+)
+
+// containerd is a machine with a simulated A30, and a containerd that weir is configured for. At the machine's scale
+// 64MiB stand for 4GiB.
+func containerd(t *testing.T, g ctrd.Generation, mode string) *ctrd.Daemon {
+	t.Helper()
+	return ctrd.Start(t, g, node.Start(t, node.Options{}), ctrd.Options{Mode: mode})
+}
+
+// ways are those in which a daemon's user starts containers.
+func ways(d *ctrd.Daemon) map[string]node.Starter {
+	return map[string]node.Starter{"ctr": ctrd.Ctr{Daemon: d}, "pod": ctrd.CRI{Daemon: d}}
+}
+
+// memory asks for a cap.
+func memory(size string) map[string]string { return map[string]string{"weir/memory": size} }
+
+func TestContainerd(t *testing.T) {
+	ctrd.Each(t, func(t *testing.T, g ctrd.Generation) {
+		d := containerd(t, g, "runtime")
+		for way, starter := range ways(d) {
+			t.Run(way+"-two-caps", func(t *testing.T) { twoCaps(t, d.Node.For(t), starter.For(t)) })
+			t.Run(way+"-bad-input", func(t *testing.T) { badInput(t, d.Node.For(t), starter.For(t)) })
+		}
+		t.Run("many", func(t *testing.T) { manyLeaveNothing(t, d.For(t)) })
+		t.Run("containerd-killed", func(t *testing.T) { containerdKilled(t, d.For(t)) })
+		t.Run("agent-killed", func(t *testing.T) { agentKilled(t, d.For(t)) })
+		t.Run("unconfigure", func(t *testing.T) { unconfigured(t, d.For(t)) })
+	})
+}
+
+// Two containers at once: each has its own cap, which reports show as all that there is.
+func twoCaps(t *testing.T, n *node.Node, s node.Starter) {
+	caps := []int64{64, 128} // MiB
+	var puppets []*node.Puppet
+	for _, size := range caps {
+		puppets = append(puppets, s.Container(node.Wish{
+			Name: fmt.Sprintf("cap-%d", size), Annotations: memory(fmt.Sprintf("%dMiB", size)),
+		}).Puppet())
+	}
+	for i, p := range puppets {
+		p.OK("init")
+		for range 2 {
+			p.OK("alloc %d", caps[i]/2*mib)
+			if code := p.Code("alloc %d", (caps[i]/2+1)*mib); code != outOfMemory {
+				t.Errorf("cap %dMiB: code %d, want 2 (out of memory)", caps[i], code)
+			}
+		}
+		if total := p.Numbers("nvml 0")[0]; total != caps[i]*mib {
+			t.Errorf("cap %dMiB: NVML's total is %d", caps[i], total)
+		}
+		if used, _ := n.Use(fmt.Sprintf("cap-%d", caps[i])); used != caps[i]*mib {
+			t.Errorf("cap %dMiB: the agent counts %d", caps[i], used)
+		}
+	}
+}
+
+// What cannot be keeps the container from starting, and whoever started it is told in one line why, and what can be.
+func badInput(t *testing.T, n *node.Node, s node.Starter) {
+	for name, bad := range map[string]struct{ annotation, value, words string }{
+		"unknown":  {"weir/memroy", "1GiB", "weir/memory"},
+		"size":     {"weir/memory", "many", "want a size such as 8GiB"},
+		"fraction": {"weir/memory", "0.3", "is not a whole number of bytes"},
+		"over":     {"weir/memory", "4TiB", "is more than GPU"},
+		"gpu":      {"weir/gpu", "7", "its GPUs are 0"},
+	} {
+		refused(t, n, s, node.Wish{Name: "bad-" + name, Annotations: map[string]string{bad.annotation: bad.value}}, bad.words)
+	}
+	n.StopAgent()
+	refused(t, n, s, node.Wish{Name: "no-agent", Annotations: memory("1GiB")}, "start weir agent")
+	s.Container(node.Wish{Name: "did-not-ask"}).Puppet().OK("init")
+	n.StartAgent()
+}
+
+// refused asserts that a container does not start, and that one line on the user's terminal says why.
+func refused(t *testing.T, n *node.Node, s node.Starter, wish node.Wish, words string) {
+	t.Helper()
+	p := s.Container(wish).Start()
+	code, _ := p.Wait(time.Minute)
+	n.Eventually(func() string {
+		for line := range strings.Lines(p.Stderr()) {
+			if code == 1 && strings.Contains(line, "weir: container "+wish.Name) && strings.Contains(line, words) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%s: code %d, and it said %q, want %q", wish.Name, code, p.Stderr(), words)
+	})
+}
+
+// A hundred containers, five at a time, leave nothing behind.
+func manyLeaveNothing(t *testing.T, d *ctrd.Daemon) {
+	n := d.Node
+	before := leftovers(t, d)
+	starter := ctrd.Ctr{Daemon: d}
+	var runs sync.WaitGroup
+	next := make(chan node.Container)
+	for range 5 {
+		runs.Go(func() {
+			for c := range next {
+				p := c.Start()
+				if code, _ := p.Wait(2 * time.Minute); code != 0 {
+					t.Errorf("container %s: code %d: %s", c.Name(), code, p.Stderr())
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		next <- starter.Container(node.Wish{Name: fmt.Sprintf("many-%d", i), Annotations: memory("32MiB"),
+			Args: []string{"/bin/sh", "-c", "test -S /run/weir/agent.sock"}})
+	}
+	close(next)
+	runs.Wait()
+	n.Eventually(func() string {
+		if after := leftovers(t, d); after != before {
+			return fmt.Sprintf("left are %s, before there were %s", after, before)
+		}
+		return ""
+	})
+}
+
+// leftovers is what there is of containers: with the agent, in its run directory, mounted, as control groups, shims
+// and runc's own state.
+func leftovers(t *testing.T, d *ctrd.Daemon) string {
+	t.Helper()
+	count := func(pattern string) int {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	return fmt.Sprintf("%d containers, %d directories, %d notes, %d mounts, %d control groups, %d shims, %d of runc's",
+		len(d.Node.Containers()), count(d.Node.RunDir+"/c/*"), count(d.Node.RunDir+"/notes/*"), len(d.Mounts()),
+		len(d.Cgroups()), len(d.Shims()), count(d.Dir+"/runc/*/*"))
+}
+
+// crowd is ten capped containers that depend on nobody, of which ctr started half, and half are in one pod.
+func crowd(t *testing.T, d *ctrd.Daemon) map[string]*node.Puppet {
+	t.Helper()
+	puppets := map[string]*node.Puppet{}
+	var meet []func()
+	for i := range 10 {
+		wish := node.Wish{Name: fmt.Sprintf("crowd-%d", i), Annotations: memory("8MiB"), Detached: true}
+		starter := node.Starter(ctrd.Ctr{Daemon: d})
+		if i%2 == 1 {
+			starter, wish.Pod = ctrd.CRI{Daemon: d}, node.Pod{Name: "crowd", Namespace: "team-a"}
+		}
+		remote, puppet := d.Node.Remote(wish)
+		if code, said := start(starter, remote); code != 0 {
+			t.Fatalf("%s: code %d: %s", wish.Name, code, said)
+		}
+		meet = append(meet, func() {
+			p := puppet()
+			p.OK("init")
+			p.OK("alloc %d", 6*mib)
+			puppets[wish.Name] = p
+		})
+	}
+	for _, one := range meet {
+		one()
+	}
+	return puppets
+}
+
+func start(starter node.Starter, wish node.Wish) (code int, said string) {
+	p := starter.Container(wish).Start()
+	code, _ = p.Wait(time.Minute)
+	return code, p.Stderr()
+}
+
+// named is how `weir ps` names the containers.
+func named(containers []control.Container) []string {
+	var names []string
+	for _, c := range containers {
+		names = append(names, fmt.Sprintf("%s/%s %d %t", c.Namespace, c.Name, c.PID, c.Enforced))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// without are those of the crowd that stay when two end, one of each kind, and what ends the two as if by themselves.
+func without(t *testing.T, n *node.Node, puppets map[string]*node.Puppet) (rest []string, end func()) {
+	t.Helper()
+	containers := n.Containers()
+	var pids []int
+	for _, name := range []string{"crowd-0", "crowd-1"} {
+		delete(puppets, name)
+		pids = append(pids, n.Container(name).PID)
+		containers = slices.DeleteFunc(containers, func(c control.Container) bool { return c.Name == name })
+	}
+	return named(containers), func() {
+		for _, pid := range pids {
+			if pid <= 1 {
+				t.Fatalf("a container has pid %d", pid)
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// goOn asserts that the crowd's caps hold, and that the agent names those that are left as it did before.
+func goOn(t *testing.T, n *node.Node, puppets map[string]*node.Puppet, names []string, since time.Time) {
+	t.Helper()
+	n.Eventually(func() string {
+		if now := named(n.Containers()); !slices.Equal(now, names) {
+			return fmt.Sprintf("weir ps has %q, before it had %q", now, names)
+		}
+		return ""
+	})
+	t.Logf("names were right %v after the restart", time.Since(since).Round(time.Millisecond))
+	for _, name := range slices.Sorted(maps.Keys(puppets)) {
+		p := puppets[name]
+		if code := p.Code("alloc %d", 3*mib); code != outOfMemory {
+			t.Errorf("%s: code %d, want 2 (out of memory)", name, code)
+		}
+		p.OK("alloc %d", 2*mib)
+	}
+}
+
+// containerd is killed and started again while ten containers run, two of which end meanwhile.
+func containerdKilled(t *testing.T, d *ctrd.Daemon) {
+	puppets := crowd(t, d)
+	names, end := without(t, d.Node, puppets)
+	d.Kill()
+	end()
+	for name, p := range puppets {
+		if code := p.Code("alloc %d", 3*mib); code != outOfMemory {
+			t.Errorf("%s, without containerd: code %d, want 2 (out of memory)", name, code)
+		}
+	}
+	d.Run()
+	goOn(t, d.Node, puppets, names, time.Now())
+}
+
+// The agent is killed and started again while ten containers run, two of which end meanwhile; what the others ask
+// for while it is away waits for the next one.
+func agentKilled(t *testing.T, d *ctrd.Daemon) {
+	puppets := crowd(t, d)
+	names, end := without(t, d.Node, puppets)
+	d.Node.KillAgent()
+	end()
+	for _, p := range puppets {
+		p.Tell("alloc %d", 3*mib)
+	}
+	d.Node.StartAgent()
+	since := time.Now()
+	for name, p := range puppets {
+		if code := p.Answer(); code != outOfMemory {
+			t.Errorf("%s, asking without an agent: code %d, want 2 (out of memory)", name, code)
+		}
+	}
+	goOn(t, d.Node, puppets, names, since)
+}
+
+// unconfigure is refused while containers run that weir has a part in; then it puts back every byte.
+func unconfigured(t *testing.T, d *ctrd.Daemon) {
+	c := ctrd.Ctr{Daemon: d}.Container(node.Wish{Name: "runs", Annotations: memory("32MiB")})
+	p := c.Puppet()
+	out := d.Runtime("unconfigure")
+	if out.Code != 1 || !strings.Contains(out.Stderr, "container runs runs under weir") {
+		t.Errorf("exit %d: %s", out.Code, out.Stderr)
+	}
+	if !d.Configured() {
+		t.Fatal("it has been undone")
+	}
+	p.Leave()
+	d.Node.Eventually(func() string {
+		if out = d.Runtime("unconfigure"); out.Code != 0 {
+			return out.Stderr
+		}
+		return ""
+	})
+	text, err := os.ReadFile(d.Config())
+	if err != nil || string(text) != d.Original() {
+		t.Errorf("%v, the configuration has become:\n%s", err, text)
+	}
+	if d.Configured() {
+		t.Error("weir's part is still there")
+	}
+	d.Kill()
+	d.Run()
+	if out := d.MustCrictl("info"); strings.Contains(out, "weir-runtime") {
+		t.Error("containerd still has the runtime weir")
+	}
+}
