@@ -59,6 +59,9 @@ func TestEarlyContainerIsKept(t *testing.T) {
 	if n, _ := before.Read(text); string(text[:n]) != grant.Library()+"\n/image.so\n" {
 		t.Errorf("it has become %q", text[:n])
 	}
+	if err := b.Register(t.Context(), event); err != nil {
+		t.Errorf("registered by a second hook: %v", err)
+	}
 	first.Must("hello %s", socketOf(grant))
 	if early, err := b.Early(t.Context()); err != nil || len(early.Grants) > 0 {
 		t.Errorf("%v, %v", early, err)

@@ -4,7 +4,6 @@ package runtimeconf
 // a drop-in's plugin section takes the place of the main one's, so it has to have all of that.
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -162,16 +161,30 @@ func (c *containerd) dropIn() (table, error) {
 	return nil, unsupported("containerd", c.setup.Mode, "it has no directory of hooks; use runtime")
 }
 
+// defaultRuntime is the one that containers get which ask for none, and its name.
+func (c *containerd) defaultRuntime() (name string, runtime table, err error) {
+	name, _ = sub(c.cri(), "containerd")["default_runtime_name"].(string)
+	if name == "" {
+		name = defaultBase
+	}
+	if runtime = sub(c.cri(), "containerd", "runtimes", name); runtime == nil {
+		return name, nil, fmt.Errorf("containerd's configuration has no runtime %q to put weir before; nothing is "+
+			"written: containerd config dump shows which there are", name)
+	}
+	return name, runtime, nil
+}
+
+// showAnnotations has the CRI pass weir's annotations on to a runtime's containers.
+func showAnnotations(runtime table) (changed bool) {
+	pods := addString(runtime, "pod_annotations", podKeys)
+	return addString(runtime, "container_annotations", podKeys) || pods
+}
+
 // runtime adds the runtime weir: a copy of the one that is the default now, with weir-runtime as program.
 func (c *containerd) runtime() (table, error) {
-	base, _ := sub(c.cri(), "containerd")["default_runtime_name"].(string)
-	if base == "" {
-		base = defaultBase
-	}
-	from := sub(c.cri(), "containerd", "runtimes", base)
-	if from == nil {
-		return nil, fmt.Errorf("containerd's configuration has no runtime %q to put weir before; nothing is written: "+
-			"containerd config dump shows which there are", base)
+	base, from, err := c.defaultRuntime()
+	if err != nil {
+		return nil, err
 	}
 	if kind, _ := from["runtime_type"].(string); kind != runcV2 {
 		return nil, fmt.Errorf("containerd's default runtime %q is of type %q, before which weir-runtime cannot "+
@@ -196,8 +209,7 @@ func (c *containerd) runtime() (table, error) {
 		ours["options"] = options
 	}
 	options["BinaryName"] = c.setup.Runtime
-	addString(ours, "pod_annotations", podKeys)
-	addString(ours, "container_annotations", podKeys)
+	showAnnotations(ours)
 	return c.inCRI(func(cri table) {
 		section := sub(cri, "containerd")
 		section["runtimes"].(table)[RuntimeName] = ours
@@ -221,24 +233,33 @@ func (c *containerd) inCRI(change func(table)) table {
 			"2.0 takes no part of one; configure again after changing that section elsewhere")
 	}
 	change(cri)
-	if c.setup.Mode != ModeRuntime && !c.release.before(2, 0) {
-		delete(cri, "containerd")
-	}
 	return table{"version": c.version(), "plugins": table{name: cri}}
 }
 
+// cdi has containerd read specifications, and pass annotations on, which their hooks read.
 func (c *containerd) cdi() (table, error) {
-	switch enabled, _ := c.cri()["enable_cdi"].(bool); {
-	case c.release.before(1, 7):
+	if c.release.before(1, 7) {
 		return nil, unsupported("containerd "+c.Version, ModeCDI, "it knows CDI from 1.7 on; use runtime")
-	case enabled || !c.release.before(2, 0):
-		c.plan.Notes = append(c.plan.Notes, "containerd already reads CDI specifications; weir cdi generate makes weir's")
+	}
+	base, from, err := c.defaultRuntime()
+	if err != nil {
+		return nil, err
+	}
+	c.plan.Notes = append(c.plan.Notes, "weir cdi generate makes the specification of the node's GPUs")
+	enabled, _ := c.cri()["enable_cdi"].(bool)
+	ours := clone(from).(table)
+	if !c.release.before(2, 0) {
+		ours, enabled = pruned(ours), true
+	}
+	if !showAnnotations(ours) && enabled {
 		return nil, nil
 	}
-	if c.cri() == nil {
-		return nil, errors.New("containerd's configuration has no section of the CRI; nothing is written")
-	}
-	return c.inCRI(func(cri table) { cri["enable_cdi"] = true }), nil
+	return c.inCRI(func(cri table) {
+		if !enabled {
+			cri["enable_cdi"] = true
+		}
+		sub(cri, "containerd", "runtimes")[base] = ours
+	}), nil
 }
 
 const pluginNote = "the plugin is a service of its own; start it first: systemctl enable --now weir-nri"

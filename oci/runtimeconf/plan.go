@@ -100,20 +100,34 @@ func (p *Plan) wrapper(setup Setup, base string) error {
 	if err != nil {
 		return err
 	}
+	var lines []byte
 	switch there, _ := now["runtime"].(string); {
 	case there == base, there == "" && base == defaultBase:
-		return nil
 	case there != "":
 		return fmt.Errorf("%s passes containers on to %q, for another container runtime or by hand; here it "+
 			"would have to be %q; nothing is written", setup.Wrapper.Path, there, base)
+	default:
+		lines = fmt.Appendf(lines, "# The OCI runtime to which weir-runtime passes containers on.\nruntime = %q\n", base)
 	}
-	line := fmt.Sprintf("# The OCI runtime to which weir-runtime passes containers on.\nruntime = %q\n", base)
-	p.add(setup.Wrapper, append([]byte(line), setup.Wrapper.Text...))
+	switch there, _ := now["control_socket"].(string); {
+	case setup.ControlSocket == defaultSocket, there == setup.ControlSocket:
+	case there != "":
+		return fmt.Errorf("%s asks the agent at %q; here it would have to be %q; nothing is written",
+			setup.Wrapper.Path, there, setup.ControlSocket)
+	default:
+		lines = fmt.Appendf(lines, "# Where weir-runtime asks the agent.\ncontrol_socket = %q\n", setup.ControlSocket)
+	}
+	if len(lines) > 0 {
+		p.add(setup.Wrapper, append(lines, setup.Wrapper.Text...))
+	}
 	return nil
 }
 
-// defaultBase is what weir-runtime passes containers on to where nothing else is configured.
-const defaultBase = "runc"
+// What weir-runtime passes containers on to, and where it asks the agent, where nothing else is configured.
+const (
+	defaultBase   = "runc"
+	defaultSocket = "/run/weir/control.sock"
+)
 
 // unsupported is the error for a mode that a runtime does not have.
 func unsupported(runtime, mode, why string) error {

@@ -59,6 +59,8 @@ func plans(t *testing.T) map[string]func() (Plan, error) {
 		HooksDir: "/usr/share/containers/oci/hooks.d"}
 	asDefault := setup(ModeRuntime)
 	asDefault.SetAsDefault = true
+	elsewhere := setup(ModeRuntime)
+	elsewhere.ControlSocket = "/srv/weir/control.sock"
 	daemon := File{"/etc/docker/daemon.json", []byte("{\n  \"log-level\": \"warn\",\n  \"x\": 1e3,\n" +
 		"  \"default-runtime\": \"nvidia\",\n  \"runtimes\": {\n    \"nvidia\": {\"path\": \"nvidia-container-runtime\"}\n  }\n}\n")}
 	return map[string]func() (Plan, error){
@@ -79,6 +81,12 @@ func plans(t *testing.T) map[string]func() (Plan, error) {
 		},
 		"containerd24-v2": func() (Plan, error) {
 			return PlanContainerd(containerdOf(t, "v2.4.2-rc.1", "dump24.toml", mainWithRegistry), setup(ModeRuntime))
+		},
+		"containerd24-run-dir": func() (Plan, error) {
+			return PlanContainerd(containerdOf(t, "2.4.2", "dump24.toml", ""), elsewhere)
+		},
+		"containerd24-cdi": func() (Plan, error) {
+			return PlanContainerd(containerdOf(t, "2.4.2", "dump24.toml", ""), setup(ModeCDI))
 		},
 		"containerd24-nri": func() (Plan, error) {
 			return PlanContainerd(containerdOf(t, "2.4.2", "dump24.toml", "version = 4\n"), setup(ModeNRI))
@@ -200,6 +208,8 @@ func TestRefusals(t *testing.T) {
 	gone.Effective = []byte("version = 2\n")
 	taken := setup(ModeRuntime)
 	taken.Wrapper.Text = []byte("runtime = \"crun\"\n")
+	asked := setup(ModeRuntime)
+	asked.ControlSocket, asked.Wrapper.Text = "/srv/control.sock", []byte("control_socket = \"/other.sock\"\n")
 	self := containerdOf(t, "1.7.35", "dump17.toml", "")
 	self.Effective = []byte(strings.Replace(string(self.Effective), "/usr/bin/nvidia-container-runtime", "/usr/bin/weir-runtime", 1))
 	contained := func(node Containerd, s Setup) func() (Plan, error) {
@@ -222,6 +232,7 @@ func TestRefusals(t *testing.T) {
 		"is of type":                   contained(kata, setup(ModeRuntime)),
 		"has no runtime":               contained(gone, setup(ModeRuntime)),
 		"passes containers on to":      contained(containerdOf(t, "1.7.35", "dump17.toml", ""), taken),
+		"asks the agent at":            contained(containerdOf(t, "1.7.35", "dump17.toml", ""), asked),
 		"on to itself":                 contained(self, setup(ModeRuntime)),
 		`no mode "hooks"`:              contained(containerdOf(t, "2.4.2", "dump24.toml", ""), setup(ModeHooks)),
 		`1.6.20~ds1 has no mode "cdi"`: contained(containerdOf(t, "1.6.20~ds1", "dump17.toml", ""), setup(ModeCDI)),

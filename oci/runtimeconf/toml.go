@@ -102,12 +102,14 @@ func pruned(tree table) table {
 	return kept
 }
 
-// addString adds to a list of strings of a table, once.
-func addString(tree table, key, value string) {
+// addString adds to a list of strings of a table, unless it is there.
+func addString(tree table, key, value string) (added bool) {
 	list, _ := tree[key].([]any)
-	if !slices.Contains(list, any(value)) {
-		tree[key] = append(slices.Clone(list), value)
+	if slices.Contains(list, any(value)) {
+		return false
 	}
+	tree[key] = append(slices.Clone(list), value)
+	return true
 }
 
 // render writes a file of weir's own.

@@ -6,7 +6,7 @@
 set -euo pipefail
 # shellcheck source=tests/demo/node.sh
 . "$(dirname "$0")/../demo/node.sh"
-sections=(overhead managed)
+sections=(overhead managed containers)
 long=()
 rivals=${WEIR_BENCH_RIVALS:-}
 
@@ -43,11 +43,26 @@ managed() {
     "$top/build/bench/managed"
 }
 
+# What weir adds to the start of a container, with a real runc.
+containers() {
+    if [ "$(id -u)" != 0 ] || ! command -v runc >/dev/null; then
+        echo 'skipped: containers need root and runc'
+        return 0
+    fi
+    local rounds=50
+    [ ${#long[@]} = 0 ] || rounds=500
+    node_start a30
+    mkdir "$node_dir/bundles"
+    "$top/build/bench/containers" --runtime "$top/build/weir-runtime" --hook "$top/build/weir-hook" \
+        --socket "$WEIR_RUN_DIR/control.sock" --dir "$node_dir/bundles" --rounds "$rounds"
+}
+
 run_section() {
     echo "== $1"
     case $1 in
     overhead) overhead ;;
     managed) managed ;;
+    containers) containers ;;
     *)
         echo "run.sh: no section $1 in this version; there is: ${sections[*]}" >&2
         return 2

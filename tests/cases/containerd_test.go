@@ -3,6 +3,7 @@ package cases
 // Rows C again, with containerd of two generations: by ctr, and in pods of the CRI.
 
 import (
+	"slices"
 	"testing"
 
 	"weir/tests/e2e/ctrd"
@@ -18,19 +19,41 @@ var containerRows = []struct {
 	{"C9", rowC9}, {"C12", rowC12},
 }
 
+// hookRows are those which say something of containers that hooks of weir's are run for, asked or not.
+var hookRows = []string{"C1C10", "C2", "C3", "C4", "C8", "C12"}
+
 func TestContainerdRows(t *testing.T) {
 	ctrd.Each(t, func(t *testing.T, g ctrd.Generation) {
 		n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
-		d := ctrd.Start(t, g, n, ctrd.Options{Mode: "runtime"})
-		for _, way := range []struct {
-			name    string
-			starter node.Starter
-		}{{"ctr", ctrd.Ctr{Daemon: d}}, {"pod", ctrd.CRI{Daemon: d}}} {
-			for _, row := range containerRows {
-				t.Run(way.name+"-"+row.name, func(t *testing.T) {
-					row.play(stage{t, n.For(t), way.starter.For(t), false})
-				})
-			}
-		}
+		d := ctrd.Start(t, g, n, ctrd.Options{Mode: "runtime", Hooks: true})
+		play(t, "ctr", n, ctrd.Ctr{Daemon: d}, nil)
+		play(t, "pod", n, ctrd.CRI{Daemon: d}, nil)
+		play(t, "hooked-pod", n, ctrd.CRI{Daemon: d, Handler: ctrd.Hooked}, hookRows)
 	})
+}
+
+func TestContainerdRowsByCDI(t *testing.T) {
+	ctrd.Each(t, func(t *testing.T, g ctrd.Generation) {
+		if g.Old {
+			t.Skip("containerd before 1.7 knows no CDI")
+		}
+		n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
+		d := ctrd.Start(t, g, n, ctrd.Options{Mode: "cdi"})
+		play(t, "ctr", n, ctrd.Ctr{Daemon: d, Runtime: "runc", CDI: d.CDI(), Flags: []string{"--device", "weir/gpu=0"}}, hookRows)
+		play(t, "pod", n, ctrd.CRI{Daemon: d, Handler: "-", Devices: []string{"weir/gpu=0"}}, hookRows)
+	})
+}
+
+// play plays rows, or all, in one way of starting containers.
+func play(t *testing.T, way string, n *node.Node, s node.Starter, only []string) {
+	for _, row := range containerRows {
+		if only != nil && !slices.Contains(only, row.name) {
+			continue
+		}
+		t.Run(way+"-"+row.name, func(t *testing.T) {
+			n := n.For(t)
+			n.Configure("")
+			row.play(stage{t, n, s.For(t)})
+		})
+	}
 }

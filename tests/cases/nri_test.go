@@ -15,11 +15,7 @@ func TestPluginRows(t *testing.T) {
 			t.Skip("this containerd has no plugins of this kind")
 		}
 		n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
-		starter := ctrd.CRI{Daemon: ctrd.Start(t, g, n, ctrd.Options{Mode: "nri"}), Handler: "-"}
-		for _, row := range containerRows {
-			t.Run(row.name, func(t *testing.T) {
-				row.play(stage{t, n.For(t), starter.For(t), false})
-			})
-		}
+		d := ctrd.Start(t, g, n, ctrd.Options{Mode: "nri"})
+		play(t, "pod", n, ctrd.CRI{Daemon: d, Handler: "-"}, nil)
 	})
 }

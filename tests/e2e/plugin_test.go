@@ -5,6 +5,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +48,7 @@ func TestPlugin(t *testing.T) {
 		}{
 			{"killed", pluginKilled}, {"containerd-killed", runtimeKilled}, {"frozen", pluginFrozen},
 			{"removed-meanwhile", removedMeanwhile}, {"second-plugin", secondPlugin}, {"wrapper-too", wrapperToo},
+			{"cdi-too", cdiToo},
 		} {
 			t.Run(part.name, func(t *testing.T) { part.play(pluginStage{t, n.For(t), d.For(t)}) })
 		}
@@ -205,7 +208,28 @@ func secondPlugin(s pluginStage) {
 
 // Where both ask about a container, it is one container.
 func wrapperToo(s pluginStage) {
+	settings := fmt.Sprintf("control_socket = %q\n", filepath.Join(s.n.RunDir, "control.sock"))
+	if err := os.WriteFile(filepath.Join(s.d.Dir, "runtime.toml"), []byte(settings), 0o644); err != nil {
+		s.Fatal(err)
+	}
 	p := s.aside(s.pod("weir"))
+	p.OK("init")
+	p.OK("alloc %d", 24<<20)
+	s.full(p)
+	if states := s.web(); !slices.Equal(states, []string{"running"}) {
+		s.Errorf("the agent has %q", states)
+	}
+}
+
+// A container that asks for a CDI device of weir's has hooks that ask, too.
+func cdiToo(s pluginStage) {
+	if err := os.MkdirAll(filepath.Dir(s.d.CDI()), 0o755); err != nil {
+		s.Fatal(err)
+	}
+	s.n.MustWeir("cdi", "generate", "--output", s.d.CDI())
+	annotations := map[string]string{"weir/memory.web": "32MiB"}
+	pod := ctrd.CRI{Daemon: s.d, Handler: "-", Devices: []string{"weir/gpu=0"}}.Pod(node.Pod{Annotations: annotations}, false)
+	p := s.aside(pod)
 	p.OK("init")
 	p.OK("alloc %d", 24<<20)
 	s.full(p)

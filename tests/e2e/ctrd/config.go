@@ -3,7 +3,13 @@ package ctrd
 // A containerd's configuration before weir: all that lies somewhere lies in the test's folder. The score by which
 // the kernel ends processes is left alone, since the tests' own root may not be allowed to lower it.
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+
+	"weir/oci"
+	"weir/tests/e2e/node"
+)
 
 // sandboxImage holds pods' namespaces; it is the image of everything else, too.
 const sandboxImage = baseImage
@@ -72,11 +78,43 @@ state = "@/state"
       Root = "@/runc"
 `
 
+// hooked is a runtime whose containers all begin with weir-hook's hooks, which an administrator has put into what
+// the CRI makes specifications from; weir runtime configure does not do so.
+const hooked = `
+[plugins.CRI.containerd.runtimes.` + Hooked + `]
+  runtime_type = "io.containerd.runc.v2"
+  base_runtime_spec = "@/base.json"
+  pod_annotations = ["weir/*"]
+  container_annotations = ["weir/*"]
+  [plugins.CRI.containerd.runtimes.` + Hooked + `.options]
+    Root = "@/runc"
+`
+
 // config is the text for a daemon's folder, with more lines at the end.
-func (g *Generation) config(dir, more string) string {
-	text := newConfig
+func (g *Generation) config(dir string, options Options) string {
+	text, cri := newConfig, "'io.containerd.cri.v1.runtime'"
 	if g.Old {
-		text = oldConfig
+		text, cri = oldConfig, "'io.containerd.grpc.v1.cri'"
 	}
-	return strings.ReplaceAll(text+more, "@", dir)
+	if options.Hooks {
+		text += strings.ReplaceAll(hooked, "CRI", cri)
+	}
+	return strings.ReplaceAll(text+options.More, "@", dir)
+}
+
+// base is what the CRI makes specifications of the runtime hooked from: containerd's own, and the hooks.
+func (d *Daemon) base() string {
+	d.t.Helper()
+	var spec map[string]any
+	if err := json.Unmarshal([]byte(d.MustCtr("oci", "spec")), &spec); err != nil {
+		d.t.Fatal(err)
+	}
+	hooks := map[string][]oci.Hook{}
+	for stage, verb := range map[string]string{
+		"createRuntime": "start", "createContainer": "inject", "poststop": "release",
+	} {
+		hooks[stage] = []oci.Hook{oci.NewHook(stage, node.Build(d.t, "weir-hook"), verb, "--socket", d.Node.ControlSocket())}
+	}
+	spec["hooks"] = hooks
+	return string(encode(spec))
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"weir/oci"
 	"weir/tests/e2e/node"
 )
 
@@ -21,13 +22,16 @@ type Ctr struct {
 	Daemon *Daemon
 	// Runtime is the program in runc's place: weir-runtime where it is empty, and runc itself if it is "runc".
 	Runtime string
-	Flags   []string // more of `ctr run`'s
+	// CDI is a specification that ctr finds in its place: it has no flag that names another.
+	CDI   string
+	Flags []string // more of `ctr run`'s
 }
 
 // ctrContainer is one of them.
 type ctrContainer struct {
 	daemon *Daemon
 	wish   node.Wish
+	cdi    string
 	run    []string // what ctr is called with to start it
 	execs  atomic.Int32
 }
@@ -87,7 +91,7 @@ func (c Ctr) Container(wish node.Wish) node.Container {
 		flags = append(flags, "--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536")
 	}
 	flags = append(append(flags, c.Flags...), d.image(wish.Image, wish.User), wish.Name)
-	return &ctrContainer{daemon: d, wish: wish, run: append(flags, d.program(wish)...)}
+	return &ctrContainer{daemon: d, wish: wish, cdi: c.CDI, run: append(flags, d.program(wish)...)}
 }
 
 func (c *ctrContainer) Name() string { return c.wish.Name }
@@ -109,8 +113,15 @@ func (c *ctrContainer) Start() *node.Program {
 		}
 		d.released(c.wish.Name)
 	})
+	if c.cdi != "" {
+		words := append([]string{"--mount", "/bin/sh", "-c", withCDI, "sh", c.cdi, d.g.program("ctr")}, c.ctr(c.run...)...)
+		return d.Node.Bare("/usr/bin/unshare", words...)
+	}
 	return d.Node.Bare(d.g.program("ctr"), c.ctr(c.run...)...)
 }
+
+// withCDI runs a program that sees another /run, with a CDI specification and nothing else in it.
+const withCDI = `mount -t tmpfs tmpfs /run && mkdir /run/cdi && cp "$1" /run/cdi/ && shift && exec "$@"`
 
 func (c *ctrContainer) Puppet() *node.Puppet {
 	c.daemon.t.Helper()
@@ -127,14 +138,20 @@ func (c *ctrContainer) Exec() *node.Puppet {
 
 func (c *ctrContainer) Touched() bool { return c.daemon.touched(ctrNamespace, c.wish.Name) }
 
-// touched looks into the specification that runc was given.
+// touched looks into the specification that runc was given, and at what is mounted in the container, since hooks
+// that all containers have do that later.
 func (d *Daemon) touched(namespace, id string) bool {
 	d.t.Helper()
-	text, err := os.ReadFile(d.Bundle(namespace, id) + "/config.json")
-	if err != nil {
-		d.t.Fatal(err)
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		return string(text)
 	}
-	return strings.Contains(string(text), "weir-hook") || strings.Contains(string(text), "/run/weir")
+	bundle := d.Bundle(namespace, id)
+	mounts := read("/proc/" + read(bundle+"/init.pid") + "/mountinfo")
+	return strings.Contains(mounts, oci.SocketPlace) || strings.Contains(read(bundle+"/config.json"), oci.SocketPlace)
 }
 
 // Bundle is the folder of a running container's bundle.

@@ -21,10 +21,14 @@ const patience = time.Minute
 
 // Options describe a daemon. The zero value has no part of weir's in it.
 type Options struct {
-	Mode string   // of `weir runtime configure`; empty: not configured
-	More string   // lines for its own configuration; @ is the daemon's folder
-	Env  []string // more of its environment
+	Mode  string   // of `weir runtime configure`; empty: not configured
+	Hooks bool     // its CRI has the runtime Hooked, too
+	More  string   // lines for its own configuration; @ is the daemon's folder
+	Env   []string // more of its environment
 }
+
+// Hooked is the handler of pods whose containers begin with hooks of weir's, by no doing of weir's.
+const Hooked = "hooked"
 
 // Daemon is one containerd on a node.
 type Daemon struct {
@@ -78,9 +82,11 @@ func Start(t testing.TB, g Generation, n *node.Node, options Options) *Daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.remove)
-	d.write("config.toml", g.config(d.Dir, options.More))
-	d.write("runtime.toml", "control_socket = \""+filepath.Join(n.RunDir, "control.sock")+"\"\n")
+	d.write("config.toml", d.Original())
 	d.write("crictl.yaml", "timeout: 60\n")
+	if options.Hooks {
+		d.write("base.json", d.base())
+	}
 	if options.Mode != "" {
 		if out := d.Runtime("configure", "--mode", options.Mode); out.Code != 0 {
 			t.Fatalf("weir runtime configure: exit %d: %s%s", out.Code, out.Stdout, out.Stderr)
@@ -88,6 +94,12 @@ func Start(t testing.TB, g Generation, n *node.Node, options Options) *Daemon {
 	}
 	if options.Mode == "nri" {
 		d.StartPlugin()
+	}
+	if options.Mode == "cdi" {
+		if err := os.Mkdir(d.file("cdi"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		n.MustWeir("cdi", "generate", "--output", d.CDI())
 	}
 	d.Run()
 	d.image(node.Image{}, 0)
@@ -116,12 +128,15 @@ func (d *Daemon) file(name string) string { return filepath.Join(d.Dir, name) }
 // Address is the path of its socket.
 func (d *Daemon) Address() string { return d.file("c.sock") }
 
+// CDI is the path of the specification of the node's GPUs, in a daemon of mode cdi.
+func (d *Daemon) CDI() string { return d.file("cdi/weir-gpu.json") }
+
 // Config is the path of its main configuration, and DropIn of weir's part.
 func (d *Daemon) Config() string { return d.file("config.toml") }
 func (d *Daemon) DropIn() string { return d.file("conf.d/99-weir.toml") }
 
 // Original is the main configuration before weir, and Configured tells whether weir's part is there.
-func (d *Daemon) Original() string { return d.g.config(d.Dir, d.options.More) }
+func (d *Daemon) Original() string { return d.g.config(d.Dir, d.options) }
 func (d *Daemon) Configured() bool { return exists(d.DropIn()) }
 
 // Run starts the daemon, which must not be running, and returns when it serves.

@@ -76,8 +76,7 @@ func (n *Node) Bundle(name string, annotations map[string]string, change func(Sp
 	}
 	b.Write(spec)
 	b.made = b.Text()
-	socket := filepath.Join(n.RunDir, "control.sock")
-	if err := os.WriteFile(b.settings(), []byte("control_socket = \""+socket+"\"\n"), 0o644); err != nil {
+	if err := os.WriteFile(b.settings(), []byte("control_socket = \""+n.ControlSocket()+"\"\n"), 0o644); err != nil {
 		n.t.Fatal(err)
 	}
 	return b
@@ -226,7 +225,11 @@ func (b *Bundle) fill(image Image) {
 	b.n.t.Helper()
 	place := func(name string) string {
 		path := filepath.Join(b.Root, name)
-		if err := os.RemoveAll(path); err != nil {
+		err := os.RemoveAll(path)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(path), 0o755)
+		}
+		if err != nil {
 			b.n.t.Fatal(err)
 		}
 		return path

@@ -285,6 +285,9 @@ func (n *Node) Agent() int { return n.agent.Process.Pid }
 // HasAgent tells whether the node's agent has been started and not ended by the test.
 func (n *Node) HasAgent() bool { return n.agent != nil }
 
+// ControlSocket is where the agent is asked.
+func (n *Node) ControlSocket() string { return filepath.Join(n.RunDir, "control.sock") }
+
 // Log is what the agents of this node have written to stderr so far.
 func (n *Node) Log() string { return n.log.String() }
 
