@@ -54,6 +54,9 @@ type Grant struct {
 	// FixedImage: nothing can be made in the image's file system, be it a mount point. The library
 	// is then loaded by the environment alone, which programs may clear.
 	FixedImage bool `json:"fixed_image"`
+	// ReadImage: what the image has as its own /etc/ld.so.preload was not to be seen when the grant was
+	// made, so the hook tells it when the image is there.
+	ReadImage bool `json:"read_image"`
 }
 
 // check refuses a grant that would put something else into the container than was meant.
@@ -160,6 +163,9 @@ func (g *Grant) inProcess(process json.RawMessage) (json.RawMessage, error) {
 	return inObject(func(o *object) error { return o.change("env", inArray(g.environment)) })(process)
 }
 
+// Preload is what LD_PRELOAD becomes in the container, where it was value. A musl reads nothing else.
+func (g *Grant) Preload(value string) string { return prepend(g.Library(), value) }
+
 // environment puts the library first into each LD_PRELOAD: of several, loaders take different ones.
 func (g *Grant) environment(list []json.RawMessage) ([]json.RawMessage, error) {
 	list, preloads := slices.Clone(list), 0
@@ -170,11 +176,11 @@ func (g *Grant) environment(list []json.RawMessage) ([]json.RawMessage, error) {
 		}
 		if rest, ok := strings.CutPrefix(variable, preloadVariable); ok {
 			preloads++
-			list[i] = encode(preloadVariable + prepend(g.Library(), rest))
+			list[i] = encode(preloadVariable + g.Preload(rest))
 		}
 	}
 	if preloads == 0 {
-		list = append(list, encode(preloadVariable+g.Library()))
+		list = append(list, encode(preloadVariable+g.Preload("")))
 	}
 	if !g.FixedImage {
 		return list, nil
@@ -198,8 +204,12 @@ type Hook struct {
 
 // Hooks are those that a grant adds.
 func (g *Grant) Hooks() []Hook {
+	begin := "register"
+	if g.ReadImage {
+		begin = "merge"
+	}
 	return []Hook{
-		NewHook("createRuntime", g.Hook, "register", "--socket", g.ControlSocket, "--id", g.ID),
+		NewHook("createRuntime", g.Hook, begin, "--socket", g.ControlSocket, "--id", g.ID),
 		NewHook("poststop", g.Hook, "release", "--socket", g.ControlSocket, "--id", g.ID),
 	}
 }

@@ -40,6 +40,17 @@ func fixed() Grant {
 	return g
 }
 
+// A hook that has to read the image begins otherwise, and ends alike.
+func TestHooks(t *testing.T) {
+	g := grant()
+	plain := g.Hooks()
+	g.ReadImage = true
+	read := g.Hooks()
+	if plain[0].Args[1] != "register" || read[0].Args[1] != "merge" || read[1].Args[1] != "release" {
+		t.Errorf("%v, %v", plain, read)
+	}
+}
+
 func TestGolden(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec  string

@@ -46,19 +46,27 @@ const visibleDevices = "NVIDIA_VISIBLE_DEVICES="
 // Look reads what a specification says. An NVIDIA runtime below is one that gives GPUs by the
 // environment; without it the environment, which every CUDA image sets, gives none.
 func Look(spec []byte, nvidiaRuntime bool) (Facts, error) {
-	var s struct {
-		Annotations map[string]string
-		Root        struct{ Path string }
-		Process     struct{ Env []string }
-		Mounts      []Mount
-		Linux       struct {
-			Devices     []struct{ Path string }
-			CgroupsPath string
-		}
-	}
+	var s Parts
 	if err := json.Unmarshal(spec, &s); err != nil {
 		return Facts{}, fmt.Errorf("reading the container's specification: %w", err)
 	}
+	return s.Facts(nvidiaRuntime), nil
+}
+
+// Parts are those of a specification that facts are taken from.
+type Parts struct {
+	Annotations map[string]string
+	Root        struct{ Path string }
+	Process     struct{ Env []string }
+	Mounts      []Mount
+	Linux       struct {
+		Devices     []struct{ Path string }
+		CgroupsPath string
+	}
+}
+
+// Facts are what Look says of a specification with these parts.
+func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 	of := func(keys []string) string {
 		for _, key := range keys {
 			if value := s.Annotations[key]; value != "" {
@@ -85,7 +93,7 @@ func Look(spec []byte, nvidiaRuntime bool) (Facts, error) {
 		}
 	}
 	facts.HasGPU = facts.HasGPU || nvidiaRuntime && slices.ContainsFunc(s.Process.Env, asksNVIDIA)
-	return facts, nil
+	return facts
 }
 
 // ofBefore tells a merged file that an earlier edit of the specification has mounted, and which is

@@ -30,6 +30,17 @@ func Applies(annotation, container string) (name string, own, ok bool) {
 	return name, named, true
 }
 
+// Requests are those of the annotations that are requests of weir for the container.
+func Requests(annotations map[string]string, container string) map[string]string {
+	ours := make(map[string]string)
+	for annotation, value := range annotations {
+		if _, _, ok := Applies(annotation, container); ok {
+			ours[annotation] = value
+		}
+	}
+	return ours
+}
+
 // Asks tells whether any of the annotations is a request of weir for the container, be it a good one
 // or not.
 func Asks(annotations map[string]string, container string) bool {

@@ -205,6 +205,9 @@ type Node interface {
 	Prepare(ctx context.Context, container ociapi.Container) (ociapi.Prepared, error)
 	Register(ctx context.Context, event ociapi.Event) error
 	Release(ctx context.Context, event ociapi.Event) error
+	// Early and Missed are what an NRI plugin asks and tells after it was away: see there, too.
+	Early(ctx context.Context) (ociapi.Early, error)
+	Missed(ctx context.Context, container ociapi.Container) error
 	// Listing takes what a helper tells of all containers of a container runtime. again is true where it
 	// should tell of all of them anew.
 	Listing(ctx context.Context, listing ociapi.Listing) (again bool, err error)

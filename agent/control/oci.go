@@ -22,6 +22,26 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, prepared, err)
 }
 
+func (s *Server) early(w http.ResponseWriter, r *http.Request) {
+	early, err := s.node.Early(r.Context())
+	early.SchemaVersion = SchemaVersion
+	s.answer(w, r, early, err)
+}
+
+func (s *Server) missed(w http.ResponseWriter, r *http.Request) {
+	var container ociapi.Container
+	err := readFacts(r, &container)
+	if err == nil {
+		err = s.node.Missed(r.Context(), container)
+	}
+	s.answer(w, r, done{SchemaVersion}, err)
+}
+
+// done is the answer where there is nothing to say.
+type done struct {
+	SchemaVersion int `json:"schema_version"`
+}
+
 // told makes a handler of what is told of a container.
 func (s *Server) told(node func(context.Context, ociapi.Event) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -30,9 +50,7 @@ func (s *Server) told(node func(context.Context, ociapi.Event) error) http.Handl
 		if err == nil {
 			err = node(r.Context(), event)
 		}
-		s.answer(w, r, struct {
-			SchemaVersion int `json:"schema_version"`
-		}{SchemaVersion}, err)
+		s.answer(w, r, done{SchemaVersion}, err)
 	}
 }
 

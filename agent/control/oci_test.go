@@ -37,6 +37,12 @@ func TestHelpersRoundTrips(t *testing.T) {
 	if diff := cmp.Diff([]ociapi.Event{event, event}, node.Told); diff != "" {
 		t.Error(diff)
 	}
+	if early, err := client.Early(); err != nil || early.Grants["web"] != "0123" {
+		t.Errorf("%v, %v", early, err)
+	}
+	if err := client.Missed(asked); err != nil || len(node.Asked) != 2 {
+		t.Errorf("%v, %v", node.Asked, err)
+	}
 	listing := ociapi.Listing{Runtime: "r", Generation: 1 << 63, Begin: true, Containers: []ociapi.Listed{{
 		Key: ociapi.Key{Namespace: "n", ID: "i"}, PID: 7, Running: true, Labels: map[string]string{"a": "b"},
 	}}, Gone: []ociapi.Key{{Namespace: "n", ID: "j"}}}

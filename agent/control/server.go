@@ -82,6 +82,8 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST "+ociapi.ListingPath, s.listing)
 	mux.HandleFunc("POST "+ociapi.RegisterPath, s.told(s.node.Register))
 	mux.HandleFunc("POST "+ociapi.ReleasePath, s.told(s.node.Release))
+	mux.HandleFunc("POST "+ociapi.EarlyPath, s.early)
+	mux.HandleFunc("POST "+ociapi.MissedPath, s.missed)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, ok := r.Context().Value(peerKey{}).(peer)
 		if !ok || (caller.uid != s.uid && caller.uid != 0) {

@@ -26,7 +26,7 @@ func (n *Node) grant(spec store.Container) oci.Grant {
 	grant := oci.Grant{
 		ID: spec.ID, SocketDir: dir, LibraryDir: filepath.Dir(spec.Library), PreloadFile: filepath.Join(dir, preloadName),
 		Hook: n.opts.Hook, ControlSocket: filepath.Join(n.run.path, config.SocketName), Devices: spec.OCI.Devices,
-		FixedImage: spec.OCI.FixedImage,
+		FixedImage: spec.OCI.FixedImage, ReadImage: spec.OCI.ReadImage,
 	}
 	if grant.FixedImage {
 		grant.PreloadFile = ""

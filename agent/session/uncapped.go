@@ -75,7 +75,8 @@ func (n *Node) follow() (removed []*container) {
 		}
 		inits[c.spec.PID] = true
 		key, ok := ociapi.KeyOf(c.spec.OCI.Bundle)
-		ours[key] = ours[key] || ok
+		// One that has not begun may have been made without what was prepared for it.
+		ours[key] = ours[key] || ok && !c.spec.Prepared()
 		_, there := all[key]
 		if c.listed && !there && c.spec.Prepared() {
 			removed = append(removed, c)

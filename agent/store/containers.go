@@ -58,7 +58,9 @@ type OCI struct {
 	Image      string       `json:"image"`
 	Devices    []oci.Device `json:"devices"`
 	FixedImage bool         `json:"fixed_image"`
-	Cgroup     *Cgroup      `json:"cgroup"` // nil: not known yet
+	ReadImage  bool         `json:"read_image"` // as in its grant
+	Early      bool         `json:"early"`      // until it has begun it is kept as long as nobody releases it
+	Cgroup     *Cgroup      `json:"cgroup"`     // nil: not known yet
 	// DriverLimited: the driver may hold limits of its own for the control group.
 	DriverLimited bool `json:"driver_limited,omitempty"`
 }

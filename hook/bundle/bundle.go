@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,28 +71,42 @@ func (b *Bundle) Concerns() bool { return !b.Facts.Sandbox && (b.Asks() || b.Fac
 
 // Request is what the agent is to be told.
 func (b *Bundle) Request() (ociapi.Container, error) {
-	root := b.Facts.RootPath
-	if !filepath.IsAbs(root) {
-		root = filepath.Join(b.Dir, root)
-	}
+	root := b.root()
 	request := ociapi.Container{
 		ID: b.id, Bundle: b.Dir, Name: b.Facts.Name, Namespace: b.Facts.Namespace, Pod: b.Facts.Pod,
 		PodUID: b.Facts.PodUID, Image: b.Facts.Image, HasGPU: b.Facts.HasGPU, Root: root,
-		Annotations: make(map[string]string),
+		Annotations: oci.Requests(b.Facts.Annotations, b.Facts.Name),
 	}
-	maps.Copy(request.Annotations, b.Facts.Annotations)
-	maps.DeleteFunc(request.Annotations, func(name, _ string) bool {
-		_, _, ours := oci.Applies(name, b.Facts.Name)
-		return !ours
-	})
 	image, err := rootfs.Open(root)
 	if err != nil {
 		return request, err
 	}
 	defer image.Close()
 	request.FixedImage = image.ReadOnly() && !b.hasPlaces(image)
-	request.Preload, err = b.preload(image)
+	if source := b.Facts.PreloadSource; source != "" {
+		request.Preload, err = MountedPreload(source)
+	} else {
+		request.Preload, err = imagePreload(image)
+	}
 	return request, err
+}
+
+// root is the path of the container's root file system.
+func (b *Bundle) root() string {
+	if filepath.IsAbs(b.Facts.RootPath) {
+		return b.Facts.RootPath
+	}
+	return filepath.Join(b.Dir, b.Facts.RootPath)
+}
+
+// ImagePreload is the image's own /etc/ld.so.preload, whatever is mounted over it in the container.
+func (b *Bundle) ImagePreload() (string, error) {
+	image, err := rootfs.Open(b.root())
+	if err != nil {
+		return "", err
+	}
+	defer image.Close()
+	return imagePreload(image)
 }
 
 // hasPlaces tells whether an image that cannot be changed has what is to be mounted over.
@@ -104,16 +117,16 @@ func (b *Bundle) hasPlaces(image *rootfs.Root) bool {
 	return image.Has(oci.PreloadPlace) && (run || image.Has(oci.SocketPlace))
 }
 
-// preload is what the container would have as its /etc/ld.so.preload: a file that is mounted there, else
-// the image's.
-func (b *Bundle) preload(image *rootfs.Root) (string, error) {
-	if source := b.Facts.PreloadSource; source != "" {
-		text, err := readSmall(source)
-		if err != nil {
-			return "", fmt.Errorf("reading %s, which is mounted at %s: %w", source, oci.PreloadPlace, err)
-		}
-		return string(text), nil
+// MountedPreload reads a file of the host's that is mounted over a container's /etc/ld.so.preload.
+func MountedPreload(source string) (string, error) {
+	text, err := readSmall(source)
+	if err != nil {
+		return "", fmt.Errorf("reading %s, which is mounted at %s: %w", source, oci.PreloadPlace, err)
 	}
+	return string(text), nil
+}
+
+func imagePreload(image *rootfs.Root) (string, error) {
 	text, err := image.ReadFile(oci.PreloadPlace, ociapi.PreloadBytesMax)
 	for _, none := range []error{os.ErrNotExist, unix.ELOOP, unix.ENOTDIR, rootfs.ErrOther} {
 		if errors.Is(err, none) {

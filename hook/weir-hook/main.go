@@ -5,6 +5,7 @@
 // ends well.
 //
 //	register  createRuntime: the container's init is there, in its cgroup
+//	merge     createRuntime: as register, and the image has this as its own /etc/ld.so.preload
 //	release   poststop: the container has ended
 //	start     createRuntime, where no weir-runtime has asked before: ask, and register
 //	inject    createContainer, after start: mount in the container what it was granted
@@ -38,7 +39,7 @@ type options struct {
 
 // verbs are what the hook can do.
 var verbs = map[string]func(options, state) error{
-	"register": register, "release": release, "start": start, "inject": inject,
+	"register": register, "merge": merge, "release": release, "start": start, "inject": inject,
 }
 
 func main() {
@@ -61,7 +62,7 @@ func run(args []string, stdin io.Reader) error {
 }
 
 func parse(args []string) (verb string, o options, err error) {
-	const usage = "want weir-hook register|release|start|inject [--socket PATH] [--id ID]"
+	const usage = "want weir-hook register|merge|release|start|inject [--socket PATH] [--id ID]"
 	if len(args) == 0 || verbs[args[0]] == nil {
 		return "", o, errors.New(usage)
 	}
@@ -102,11 +103,28 @@ func readState(stdin io.Reader) (state, error) {
 	return s, nil
 }
 
-func register(o options, s state) error {
+func register(o options, s state) error { return begun(o, s, nil) }
+
+// merge serves those who prepare a container before its image is there. The container's mounts, that of
+// the merged file among them, are made already, in a namespace that this hook is not in.
+func merge(o options, s state) error {
+	fail := func(err error) error { return fmt.Errorf("container %s: %w", s.ID, err) }
+	b, err := bundle.Open(s.Bundle, s.ID, false)
+	if err != nil {
+		return fail(err)
+	}
+	preload, err := b.ImagePreload()
+	if err != nil {
+		return fail(err)
+	}
+	return begun(o, s, &preload)
+}
+
+func begun(o options, s state, preload *string) error {
 	if s.PID <= 0 {
 		return fmt.Errorf("container %s: its state has no pid; register is for createRuntime", s.ID)
 	}
-	event := ociapi.Event{GrantID: o.id, Bundle: s.Bundle, PID: s.PID}
+	event := ociapi.Event{GrantID: o.id, Bundle: s.Bundle, PID: s.PID, Preload: preload}
 	if err := (ociapi.Client{Socket: o.socket}).Register(event); err != nil {
 		return fmt.Errorf("container %s: %w", s.ID, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -62,11 +63,41 @@ func TestTellsTheAgent(t *testing.T) {
 	}
 }
 
+// What the image has is told; where it leads out of the image, nothing is.
+func TestMerge(t *testing.T) {
+	agent := ociapitest.Start(t)
+	bundle := bundleWith(t, `{"root":{"path":"rootfs"},"mounts":[{"destination":"/etc/ld.so.preload","source":"/nonexistent"}]}`)
+	etc := filepath.Join(bundle, "rootfs/etc")
+	if err := os.Mkdir(etc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(etc, "ld.so.preload"), []byte("/image.so"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	merge := func() string { return call(t, stateOf(bundle), "merge", "--socket", agent.Socket, "--id", "0123") }
+	if said := merge(); said != "" {
+		t.Error(said)
+	}
+	secret := filepath.Join(t.TempDir(), "ld.so.preload")
+	if err := os.WriteFile(secret, []byte("/host.so"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(etc), os.Symlink(filepath.Dir(secret), etc)); err != nil {
+		t.Fatal(err)
+	}
+	if said := merge(); said != "" {
+		t.Error(said)
+	}
+	if got := agent.Events(); !slices.Equal(got, []string{"register 0123 /image.so", "register 0123 "}) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestNamesTheMistake(t *testing.T) {
 	for _, test := range []struct {
 		state, args, want string
 	}{
-		{stateOf("/b"), "", "want weir-hook register|release|start|inject"},
+		{stateOf("/b"), "", "want weir-hook register|merge|release|start|inject"},
 		{stateOf("/b"), "restart", "want weir-hook"},
 		{stateOf("/b"), "register --socket", "--socket needs a value"},
 		{stateOf("/b"), "register --sock /x", `unknown argument "--sock"`},
@@ -76,6 +107,7 @@ func TestNamesTheMistake(t *testing.T) {
 		{`{"id":"web","bundle":"/b"}`, "register", "container web: its state has no pid"},
 		{stateOf("/b"), "register --socket /nonexistent/control.sock", "container web: no agent answers at /nonexistent/control.sock"},
 		{stateOf("/nonexistent"), "start", "container web: "},
+		{stateOf("/nonexistent"), "merge", "container web: "},
 	} {
 		said := call(t, test.state, strings.Fields(test.args)...)
 		if !strings.HasPrefix(said, "weir: ") || !strings.Contains(said, test.want) || strings.Count(said, "\n") != 1 {

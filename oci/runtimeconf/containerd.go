@@ -262,13 +262,19 @@ func (c *containerd) cdi() (table, error) {
 	}), nil
 }
 
+const pluginNote = "the plugin is a service of its own; start it first: systemctl enable --now weir-nri"
+
 // nri switches the plugins' interface on, and from 2.2 on makes containers wait for weir's.
 func (c *containerd) nri() (table, error) {
 	if c.release.before(1, 7) {
 		return nil, unsupported("containerd "+c.Version, ModeNRI, "it has NRI from 1.7 on; use runtime")
 	}
 	if c.release.before(2, 2) {
-		c.plan.Notes = append(c.plan.Notes, "containerd before 2.2 starts containers unchanged while the agent is down")
+		c.plan.Notes = append(c.plan.Notes, pluginNote, "containerd before 2.2 starts containers unchanged while weir's "+
+			"plugin does not run")
+	} else {
+		c.plan.Notes = append(c.plan.Notes, pluginNote, "from its restart on containerd makes no container of any "+
+			"pod while weir's plugin does not run")
 	}
 	all := sub(c.effective, "plugins", nri)
 	disabled, _ := all["disable"].(bool)

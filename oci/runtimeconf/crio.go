@@ -39,6 +39,7 @@ func PlanCRIO(node CRIO, setup Setup) (Plan, error) {
 		var text []byte
 		text, err = render(nest(table{"enable_nri": true}, "crio", "nri"))
 		plan.add(node.DropIn, text)
+		plan.Notes = append(plan.Notes, pluginNote, "CRI-O starts containers unchanged while weir's plugin does not run")
 	default:
 		plan.Notes = append(plan.Notes, "CRI-O already reads CDI specifications; weir cdi generate makes weir's")
 	}

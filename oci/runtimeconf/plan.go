@@ -23,7 +23,7 @@ import (
 const (
 	ModeRuntime = "runtime" // weir-runtime in the runtime's place, for those who ask for it
 	ModeCDI     = "cdi"     // by the names of CDI devices
-	ModeNRI     = "nri"     // the agent as a plugin
+	ModeNRI     = "nri"     // by weir's plugin, weir-containerd nri
 	ModeHooks   = "hooks"   // hooks that the runtime runs for containers with annotations of weir's
 )
 

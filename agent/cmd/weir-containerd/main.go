@@ -1,6 +1,8 @@
 // Command weir-containerd tells the agent which containers a containerd has. The agent starts it beside
 // itself where there is a containerd; for people it is of no use. Invariants: it ends when its standard
 // input does, so it outlives no agent; what is wrong with containerd never ends it.
+//
+// weir-containerd nri is another process, for people to start: see package nri.
 package main
 
 import (
@@ -20,6 +22,9 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stderr)) }
 
 // run does the work until in ends, and returns the exit code.
 func run(args []string, in io.Reader, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == pluginVerb {
+		return runPlugin(args[1:], stderr)
+	}
 	flags := flag.NewFlagSet("weir-containerd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	control := flags.String("control", "", "the agent's control `socket`")

@@ -160,6 +160,25 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 // Release notes the call.
 func (n *Node) Release(ctx context.Context, event ociapi.Event) error { return n.Register(ctx, event) }
 
+// Early answers Prepared's grant.
+func (n *Node) Early(context.Context) (ociapi.Early, error) {
+	n.Lock()
+	defer n.Unlock()
+	early := ociapi.Early{Grants: make(map[string]string)}
+	if n.Prepared.Grant != nil {
+		early.Grants["web"] = n.Prepared.Grant.ID
+	}
+	return early, n.Fail
+}
+
+// Missed notes the call.
+func (n *Node) Missed(_ context.Context, container ociapi.Container) error {
+	n.Lock()
+	defer n.Unlock()
+	n.Asked = append(n.Asked, container)
+	return n.Fail
+}
+
 // Listing notes the call and never asks for all again.
 func (n *Node) Listing(_ context.Context, listing ociapi.Listing) (again bool, err error) {
 	n.Lock()

@@ -22,6 +22,8 @@ const (
 	PreparePath  = "/v1/oci/prepare"
 	RegisterPath = "/v1/oci/register"
 	ReleasePath  = "/v1/oci/release"
+	EarlyPath    = "/v1/oci/early"
+	MissedPath   = "/v1/oci/missed"
 )
 
 const (
@@ -48,6 +50,9 @@ type Container struct {
 	Root        string            `json:"root"`        // its root file system, an absolute path
 	Preload     string            `json:"preload"`     // the image's own /etc/ld.so.preload
 	FixedImage  bool              `json:"fixed_image"` // see oci.Grant
+	ReadImage   bool              `json:"read_image"`  // see oci.Grant; Preload is then not known
+	// Early: it may start much later, or never. It is kept until it is released.
+	Early bool `json:"early"`
 }
 
 // Prepared is the answer: whether the container starts as it is (then Reason may say why it is not
@@ -63,6 +68,15 @@ type Event struct {
 	GrantID string `json:"grant_id"`
 	Bundle  string `json:"bundle"`
 	PID     int    `json:"pid"`
+	// Preload is the image's own /etc/ld.so.preload, where the grant has ReadImage; nil: not told.
+	Preload *string `json:"preload"`
+}
+
+// Early are the containers that were prepared as Early ones and have not started: grants' ids by the
+// runtime's.
+type Early struct {
+	SchemaVersion int               `json:"schema_version"`
+	Grants        map[string]string `json:"grants"`
 }
 
 // Refusal is an agent's no, with its reason: one line for the user.
@@ -89,6 +103,16 @@ func (c Client) Register(event Event) error { return c.call(RegisterPath, event,
 
 // Release says that a container has ended. One that the agent does not know is none.
 func (c Client) Release(event Event) error { return c.call(ReleasePath, event, nil) }
+
+// Early asks which early containers have not started.
+func (c Client) Early() (Early, error) {
+	var early Early
+	err := c.call(EarlyPath, struct{}{}, &early)
+	return early, err
+}
+
+// Missed says that a container which concerns weir runs, and nobody has asked about it when it was made.
+func (c Client) Missed(container Container) error { return c.call(MissedPath, container, nil) }
 
 func (c Client) call(path string, request, into any) error {
 	body, err := json.Marshal(request)

@@ -61,6 +61,7 @@ state = "@/state"
   socket_path = "@/nri.sock"
   plugin_path = "@/nri"
   plugin_config_path = "@/nri"
+  plugin_request_timeout = "6s"
 
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "` + sandboxImage + `"

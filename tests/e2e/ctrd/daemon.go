@@ -40,6 +40,7 @@ type Daemon struct {
 	log     *output
 	images  *images
 	pods    map[string]*Pod // that run, by namespace and name
+	plugin  *plugin
 	*running
 }
 
@@ -74,7 +75,8 @@ func Start(t testing.TB, g Generation, n *node.Node, options Options) *Daemon {
 	g.need(t)
 	d := &Daemon{
 		t: t, Node: n, Dir: filepath.Join(n.Dir, "ctrd"), g: g, options: options, log: &output{},
-		images: &images{known: map[string]bool{}}, pods: map[string]*Pod{}, running: &running{},
+		images: &images{known: map[string]bool{}}, pods: map[string]*Pod{}, plugin: &plugin{},
+		running: &running{},
 	}
 	if err := os.MkdirAll(d.Dir, 0o711); err != nil {
 		t.Fatal(err)
@@ -90,6 +92,9 @@ func Start(t testing.TB, g Generation, n *node.Node, options Options) *Daemon {
 			t.Fatalf("weir runtime configure: exit %d: %s%s", out.Code, out.Stdout, out.Stderr)
 		}
 	}
+	if options.Mode == "nri" {
+		d.StartPlugin()
+	}
 	if options.Mode == "cdi" {
 		if err := os.Mkdir(d.file("cdi"), 0o755); err != nil {
 			t.Fatal(err)
@@ -98,6 +103,9 @@ func Start(t testing.TB, g Generation, n *node.Node, options Options) *Daemon {
 	}
 	d.Run()
 	d.image(node.Image{}, 0)
+	if options.Mode == "nri" {
+		d.AwaitPlugin()
+	}
 	return d
 }
 

@@ -119,7 +119,9 @@ func (d *Daemon) remove() {
 		_ = d.process.Process.Kill()
 		<-d.ended
 	}
+	d.KillPlugin()
 	if d.t.Failed() {
+		d.t.Logf("weir's plugin's log:\n%s", lastLines(d.plugin.log.String(), 20))
 		d.t.Logf("containerd's log:\n%s", lastLines(d.log.String(), 80))
 	}
 	d.removeSockets()

@@ -23,6 +23,8 @@ type Agent struct {
 	events   []string
 	answer   ociapi.Prepared
 	refusal  string
+	early    map[string]string
+	hold     chan struct{} // Prepare is answered once it is closed
 }
 
 // Start starts an agent that lets every container pass; it ends with the test.
@@ -41,6 +43,8 @@ func Start(t *testing.T) *Agent {
 	mux.HandleFunc("POST "+ociapi.PreparePath, a.prepare)
 	mux.HandleFunc("POST "+ociapi.RegisterPath, a.event("register"))
 	mux.HandleFunc("POST "+ociapi.ReleasePath, a.event("release"))
+	mux.HandleFunc("POST "+ociapi.EarlyPath, a.tellEarly)
+	mux.HandleFunc("POST "+ociapi.MissedPath, a.missed)
 	server := &http.Server{Handler: mux}
 	go server.Serve(listener)
 	t.Cleanup(func() {
@@ -64,6 +68,22 @@ func (a *Agent) Refuse(reason string) {
 	a.refusal = reason
 }
 
+// Early is what is answered for early containers.
+func (a *Agent) Early(grants map[string]string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.early = grants
+}
+
+// Hold lets nothing be prepared until the function is called that it returns.
+func (a *Agent) Hold() (release func()) {
+	hold := make(chan struct{})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hold = hold
+	return func() { close(hold) }
+}
+
 // Prepared are the containers that were asked about.
 func (a *Agent) Prepared() []ociapi.Container {
 	a.mu.Lock()
@@ -71,7 +91,8 @@ func (a *Agent) Prepared() []ociapi.Container {
 	return append([]ociapi.Container(nil), a.prepared...)
 }
 
-// Events are the other requests: "register ID" and "release ID".
+// Events are the other requests: "register ID" and "release ID", with the bundle where there is no grant's
+// id, and "missed NAME".
 func (a *Agent) Events() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,6 +107,11 @@ func (a *Agent) prepare(w http.ResponseWriter, r *http.Request) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if hold := a.hold; hold != nil {
+		a.mu.Unlock()
+		<-hold
+		a.mu.Lock()
+	}
 	a.prepared = append(a.prepared, container)
 	if a.refusal != "" {
 		w.WriteHeader(http.StatusBadRequest)
@@ -104,6 +130,30 @@ func (a *Agent) event(kind string) http.HandlerFunc {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.events = append(a.events, kind+" "+event.GrantID)
+		name := event.GrantID
+		if name == "" {
+			name = event.Bundle
+		}
+		if event.Preload != nil {
+			name += " " + *event.Preload
+		}
+		a.events = append(a.events, kind+" "+name)
 	}
+}
+
+func (a *Agent) tellEarly(w http.ResponseWriter, _ *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	json.NewEncoder(w).Encode(ociapi.Early{Grants: a.early})
+}
+
+func (a *Agent) missed(w http.ResponseWriter, r *http.Request) {
+	var container ociapi.Container
+	if err := json.NewDecoder(r.Body).Decode(&container); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, "missed "+container.Name)
 }

@@ -1,0 +1,61 @@
+package session
+
+// Containers of an NRI plugin. It is asked when a container is made, which may be long before its start:
+// its root file system is not there yet, nor is its bundle, and nobody says how long it may take. And while
+// the plugin is away containers may begin that it was not asked about.
+
+import (
+	"context"
+	"os"
+
+	"weir/agent/control"
+	"weir/agent/control/ociapi"
+	"weir/agent/store"
+	"weir/oci"
+)
+
+// Early returns the early containers that have not started.
+func (n *Node) Early(context.Context) (ociapi.Early, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	early := ociapi.Early{Grants: make(map[string]string)}
+	for id, c := range n.containers {
+		if c.spec.Prepared() && c.spec.OCI.Early {
+			early.Grants[c.spec.OCI.ID] = id
+		}
+	}
+	return early, nil
+}
+
+// missedReason is why a container is not enforced that a plugin was not asked about.
+const missedReason = "weir's plugin was not there when it was made; make it anew"
+
+// Missed leaves word of a container that runs without a cap, and shows it if its runtime tells of it. One whose
+// first process another of the runtime's helpers has registered is none, and one that is shown already is known.
+func (n *Node) Missed(_ context.Context, missed ociapi.Container) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.containers {
+		if c.spec.OCI != nil && c.spec.OCI.ID == missed.ID && !c.spec.Prepared() {
+			return nil
+		}
+	}
+	key, ok := ociapi.KeyOf(missed.Bundle)
+	if _, shown := n.uncapped[key]; ok && shown {
+		return nil
+	}
+	n.events.Add(control.Event{Type: "unenforced", Container: missed.Name, Namespace: missed.Namespace,
+		PID: missed.PID, Message: "runs without a cap: " + missedReason})
+	if ok && len(n.passes) < ociapi.ListedMax {
+		n.passes[key] = &pass{reason: missedReason}
+		n.follow()
+	}
+	return nil
+}
+
+// mergePreload writes a container's /etc/ld.so.preload anew, now that the image's own is known. The file is
+// mounted in the container already, where nothing runs yet, so it has to stay the same one.
+func (n *Node) mergePreload(spec store.Container, image string) error {
+	grant := n.grant(spec)
+	return os.WriteFile(grant.PreloadFile, oci.MergePreload(grant.Library(), []byte(image)), 0o644)
+}
