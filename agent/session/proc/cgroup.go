@@ -27,18 +27,35 @@ type Cgroup struct {
 // preferred are version 1's hierarchies by how surely a container runtime uses them.
 var preferred = []string{"devices", "pids", "memory", "freezer", "cpu", "name=systemd"}
 
-// ErrNoCgroup says that a process is in no control group but the root of each hierarchy.
+// ErrNoCgroup says that a process is in no control group but its parent's, or the root, of each hierarchy.
 var ErrNoCgroup = errors.New("it is in no control group of its own")
 
 // CgroupOf finds the control group by which a container can be told from others: where its first
-// process is, in the hierarchy that version 2 has, else in one of version 1.
+// process is, in the hierarchy that version 2 has, else in one of version 1. Its parent is a runtime's
+// process: a group that this is in, too, was not made for the container. On a machine with both versions
+// that can be version 2's, which older runtimes leave alone.
 func CgroupOf(pid int) (Cgroup, error) {
 	all, err := cgroups(pid)
 	if err != nil {
 		return Cgroup{}, err
 	}
+	process, err := Read(pid)
+	if err != nil {
+		return Cgroup{}, err
+	}
+	parents := map[string]string{}
+	if process.Parent > 0 {
+		if parents, err = cgroups(process.Parent); err != nil && !errors.Is(err, ErrGone) {
+			return Cgroup{}, err
+		}
+	}
+	return ownOf(all, parents)
+}
+
+// ownOf chooses among a process's places, by those of its parent.
+func ownOf(all, parents map[string]string) (Cgroup, error) {
 	for _, controller := range append([]string{""}, preferred...) {
-		if path, there := all[controller]; there && path != "/" {
+		if path, there := all[controller]; there && path != "/" && path != parents[controller] {
 			return Cgroup{controller, path}, nil
 		}
 	}

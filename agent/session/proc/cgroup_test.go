@@ -87,6 +87,26 @@ func removeCgroup(t *testing.T, dir string) {
 	}
 }
 
+func TestOwnOf(t *testing.T) {
+	shim := map[string]string{"": "/system.slice/containerd.service", "pids": "/system.slice/containerd.service", "devices": "/"}
+	for name, c := range map[string]struct {
+		all  map[string]string
+		want Cgroup
+	}{
+		"version 2":           {map[string]string{"": "/web"}, Cgroup{"", "/web"}},
+		"version 1":           {map[string]string{"pids": "/web", "devices": "/"}, Cgroup{"pids", "/web"}},
+		"both, the first":     {map[string]string{"": "/web", "pids": "/web"}, Cgroup{"", "/web"}},
+		"both, the other one": {map[string]string{"": shim[""], "pids": "/web"}, Cgroup{"pids", "/web"}},
+	} {
+		if got, err := ownOf(c.all, shim); err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if got, err := ownOf(shim, shim); !errors.Is(err, ErrNoCgroup) {
+		t.Errorf("its parent's: %+v, %v", got, err)
+	}
+}
+
 func TestCgroup(t *testing.T) {
 	group, dir := newCgroup(t, "weir-test-proc-"+strconv.Itoa(os.Getpid()))
 	below := filepath.Join(dir, "below")
