@@ -31,7 +31,7 @@ type Facts struct {
 
 // The annotations by which container runtimes name things, theirs in order of preference.
 var (
-	nameKeys      = []string{"io.kubernetes.cri.container-name", "io.kubernetes.container.name"}
+	nameKeys      = []string{"io.kubernetes.cri.container-name", "io.kubernetes.container.name", "nerdctl/name"}
 	namespaceKeys = []string{"io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"}
 	podKeys       = []string{"io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"}
 	podUIDKeys    = []string{"io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"}

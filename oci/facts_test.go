@@ -33,6 +33,13 @@ func TestLook(t *testing.T) {
 	}
 }
 
+func TestLookAtNerdctls(t *testing.T) {
+	got, err := Look([]byte(`{"annotations":{"nerdctl/name":"db","weir/memory.db":"1GiB"}}`), false)
+	if err != nil || got.Name != "db" || !Asks(got.Annotations, got.Name) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestHasGPU(t *testing.T) {
 	for _, test := range []struct {
 		spec   string

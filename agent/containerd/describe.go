@@ -39,18 +39,13 @@ const (
 	asksBytes     = 2 << 10
 )
 
-// Labels by which those who make containers name them.
-const (
-	sandboxLabel = "io.cri-containerd.kind" // "sandbox" or "container"
-	nerdctlLabel = "nerdctl/name"
-)
+// podUIDLabel is how the kubelet labels a pod's containers.
+const podUIDLabel = "io.kubernetes.pod.uid"
 
 // Describe is what the agent is told of a container; ok is false for one that holds a pod's namespaces
-// and runs nothing of a user's.
+// and runs nothing of a user's. That, its name and its pod are in the specification's annotations, which are
+// from who starts it; labels may be from its image, so nothing follows from them.
 func Describe(c Container) (listed ociapi.Listed, ok bool) {
-	if c.Labels[sandboxLabel] == "sandbox" {
-		return ociapi.Listed{}, false
-	}
 	var facts oci.Facts
 	if len(c.Spec) <= specBytesMax {
 		// Of a specification that cannot be read nothing is known, and the runtime cannot start it.
@@ -61,10 +56,10 @@ func Describe(c Container) (listed ociapi.Listed, ok bool) {
 	}
 	listed = ociapi.Listed{
 		Key:          c.Key,
-		Name:         first(facts.Name, c.Labels["io.kubernetes.container.name"], c.Labels[nerdctlLabel]),
-		PodNamespace: first(facts.Namespace, c.Labels["io.kubernetes.pod.namespace"]),
-		Pod:          first(facts.Pod, c.Labels["io.kubernetes.pod.name"]),
-		PodUID:       first(facts.PodUID, c.Labels["io.kubernetes.pod.uid"]),
+		Name:         first(facts.Name),
+		PodNamespace: first(facts.Namespace),
+		Pod:          first(facts.Pod),
+		PodUID:       first(facts.PodUID, c.Labels[podUIDLabel]),
 		Image:        first(facts.Image, c.Image),
 		Labels:       bounded(c.Labels, labelsBytes),
 		HasGPU:       facts.HasGPU,

@@ -22,7 +22,7 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c, err := n.find(ref)
-	if r, there := n.findUncapped(ref); there && errors.Is(err, control.ErrNotFound) {
+	if r, there := n.namedUncapped(ref); there && errors.Is(err, control.ErrNotFound) {
 		err = fmt.Errorf("%w: container %s is not weir's: %s", control.ErrUnsupported, r.Name, r.Reason)
 	}
 	if err != nil {
@@ -31,10 +31,10 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	before := c.spec.Caps
 	after, err := n.changed(before, change)
 	if err != nil {
-		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.name(), err)
+		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.spec.Name, err)
 	}
 	result := control.CapsResult{
-		Name: c.name(), Before: control.Caps(before), After: control.Caps(after),
+		Name: c.spec.Name, Before: control.Caps(before), After: control.Caps(after),
 	}
 	if change.DryRun {
 		c.mu.Lock()
@@ -45,7 +45,7 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	c.spec.Caps = after
 	if err := n.save(); err != nil {
 		c.spec.Caps = before
-		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.name(), err)
+		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.spec.Name, err)
 	}
 	n.opts.step("caps saved")
 	c.mu.Lock()

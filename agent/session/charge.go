@@ -65,7 +65,7 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 		l.Lower(w.s.holder(), w.request.Bytes+outcome.Spare)
 	case outcome.Granted:
 		if err := c.handOver(w.s, gpu, w.request.Bytes, outcome.Spare); err != nil {
-			c.node.log.Error("no record of a grant", "container", c.name(), "error", err)
+			c.node.log.Error("no record of a grant", "container", c.spec.Name, "error", err)
 			c.refuse(w, err.Error())
 			break
 		}
@@ -137,7 +137,7 @@ func (c *container) recall(s *session, gpu int, limit uint64) uint64 {
 	case errors.Is(err, page.ErrForged):
 		c.forged(s)
 	case err != nil:
-		c.node.log.Error("unused credit cannot be recalled", "container", c.name(), "error", err)
+		c.node.log.Error("unused credit cannot be recalled", "container", c.spec.Name, "error", err)
 	case taken > 0:
 		s.moves[gpu]++
 		c.node.opts.step("recalled")
@@ -271,7 +271,7 @@ func (c *container) refuse(w *waiter, why string) {
 	l := c.ledgers[gpu]
 	asked, used := int64(w.request.Bytes), int64(c.used(gpu))
 	e := control.Event{
-		Type: "denied", Container: c.name(), Namespace: c.spec.Namespace, PID: w.s.process.PID,
+		Type: "denied", Container: c.spec.Name, Namespace: c.spec.Namespace, PID: w.s.process.PID,
 		GPUUUID: c.node.gpus[gpu].uuid, Asked: &asked, Used: &used,
 	}
 	var limit int64
@@ -279,7 +279,7 @@ func (c *container) refuse(w *waiter, why string) {
 		limit = int64(l.Cap())
 		e.Cap = &limit
 	}
-	raise := fmt.Sprintf("raise the cap with `weir caps set %s --memory SIZE`", c.name())
+	raise := fmt.Sprintf("raise the cap with `weir caps set %s --memory SIZE`", c.spec.Name)
 	switch {
 	case why != "":
 	case !l.Capped():

@@ -63,10 +63,10 @@ func (c *container) listen() error {
 		mode = 0o711
 	}
 	if err := ownDirectory(c.node.run.container(id), mode); err != nil {
-		return fmt.Errorf("opening the socket of container %s: %w", c.name(), err)
+		return fmt.Errorf("opening the socket of container %s: %w", c.spec.Name, err)
 	}
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("opening the socket of container %s: %w", c.name(), err)
+		return fmt.Errorf("opening the socket of container %s: %w", c.spec.Name, err)
 	}
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		controlErr := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
@@ -74,7 +74,7 @@ func (c *container) listen() error {
 	}}
 	l, err := config.Listen(c.node.ctx, "unixpacket", temporary)
 	if err != nil {
-		return fmt.Errorf("opening the socket of container %s: %w", c.name(), err)
+		return fmt.Errorf("opening the socket of container %s: %w", c.spec.Name, err)
 	}
 	c.listener = l.(*net.UnixListener)
 	c.listener.SetUnlinkOnClose(false) // who comes while no agent is there finds it closed
@@ -88,7 +88,7 @@ func (c *container) listen() error {
 	}
 	if err != nil {
 		c.listener.Close()
-		return fmt.Errorf("opening the socket of container %s: %w", c.name(), err)
+		return fmt.Errorf("opening the socket of container %s: %w", c.spec.Name, err)
 	}
 	c.node.tasks.Go(c.accept)
 	return nil
@@ -107,7 +107,7 @@ func (c *container) accept() {
 			return
 		}
 		if err != nil { // out of descriptors or memory, which may pass
-			c.node.log.Error("a connection was lost", "container", c.name(), "error", err)
+			c.node.log.Error("a connection was lost", "container", c.spec.Name, "error", err)
 			time.Sleep(50 * time.Millisecond)
 			<-c.silent
 			continue

@@ -23,10 +23,9 @@ import (
 // was.
 type container struct {
 	node *Node
-	// spec is constant, but for the caps and the name, which node.mu guards, and for what registration
-	// sets, once and under both locks.
+	// spec is constant, but for the caps, which node.mu guards, and for what registration sets, once
+	// and under both locks.
 	spec     store.Container
-	called   atomic.Pointer[string] // spec.Name, for those who do not hold node.mu
 	identity identity
 	// root is its weir run, or its first process; nil if that had ended before this agent began, or
 	// is not there yet.
@@ -34,7 +33,9 @@ type container struct {
 	rootMark int32
 	// bundleSeen: the bundle of a prepared container was there for the agent to see. Guarded by node.mu.
 	bundleSeen bool
-	listener   *net.UnixListener
+	// listed: its container runtime has told of it, and not of its removal. Guarded by node.mu.
+	listed   bool
+	listener *net.UnixListener
 
 	silent chan struct{} // one token for each connection that has yet to say HELLO
 	unsent atomic.Int64  // answers that came late and that their tenants have yet to make room for
@@ -88,7 +89,6 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		reported: make(map[proc.ID]uint64),
 		unfit:    make(map[proc.ID]string),
 	}
-	c.called.Store(&spec.Name)
 	c.undeclared = make(map[holding]undeclared)
 	c.contexts = make([]int64, len(n.gpus))
 	for i, g := range n.gpus {
@@ -182,7 +182,7 @@ func (c *container) event(kind string, pid int, format string, args ...any) {
 func (c *container) newEvent(kind string, pid int, format string, args ...any) control.Event {
 	return control.Event{
 		Type:      kind,
-		Container: c.name(),
+		Container: c.spec.Name,
 		Namespace: c.spec.Namespace,
 		PID:       pid,
 		Message:   fmt.Sprintf(format, args...),

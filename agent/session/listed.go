@@ -37,8 +37,9 @@ const (
 	turnedAway      // it cannot be asked any more
 )
 
-// take takes one message. again is true for one that changes what was not told, or no longer holds.
-func (l *listed) take(m ociapi.Listing) (what turn, again bool, err error) {
+// take takes one message. again is true for one that changes what was not told, or no longer holds; runtime is
+// what it is about.
+func (l *listed) take(m ociapi.Listing) (what turn, runtime string, again bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if m.Lost != "" {
@@ -47,7 +48,7 @@ func (l *listed) take(m ociapi.Listing) (what turn, again bool, err error) {
 		if had {
 			what = turnedAway
 		}
-		return what, false, nil
+		return what, l.runtime, false, nil
 	}
 	if m.Begin {
 		l.next, l.incomplete = m.Generation, make(map[ociapi.Key]ociapi.Listed)
@@ -57,7 +58,7 @@ func (l *listed) take(m ociapi.Listing) (what turn, again bool, err error) {
 	case l.incomplete != nil && m.Generation == l.next:
 		into = l.incomplete
 	case m.Generation == 0 || m.Generation != l.generation:
-		return noTurn, true, nil
+		return noTurn, "", true, nil
 	}
 	for _, key := range m.Gone {
 		delete(into, key)
@@ -67,10 +68,10 @@ func (l *listed) take(m ociapi.Listing) (what turn, again bool, err error) {
 	}
 	if len(into) > ociapi.ListedMax {
 		l.generation, l.incomplete = 0, nil
-		return noTurn, false, fmt.Errorf("%w: more than %d containers are listed", control.ErrInvalid, ociapi.ListedMax)
+		return noTurn, "", false, fmt.Errorf("%w: more than %d containers are listed", control.ErrInvalid, ociapi.ListedMax)
 	}
 	if l.incomplete != nil && !m.End {
-		return noTurn, false, nil
+		return noTurn, "", false, nil
 	}
 	if l.incomplete != nil {
 		l.all, l.generation, l.incomplete = l.incomplete, l.next, nil
@@ -81,7 +82,7 @@ func (l *listed) take(m ociapi.Listing) (what turn, again bool, err error) {
 	l.runtime, l.lost = m.Runtime, false
 	close(l.changed)
 	l.changed = make(chan struct{})
-	return what, false, nil
+	return what, l.runtime, false, nil
 }
 
 // get is a container, and whether all that there are is known.

@@ -78,7 +78,7 @@ func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 		c.event("unenforced", root.PID, "%s", later)
 	}
 	return control.RunGrant{
-		ID: c.spec.ID, Name: c.name(), Socket: n.run.socket(c.spec.ID), Library: n.library,
+		ID: c.spec.ID, Name: c.spec.Name, Socket: n.run.socket(c.spec.ID), Library: n.library,
 	}, nil
 }
 
@@ -155,7 +155,7 @@ func (n *Node) EndRun(_ context.Context, callerUID uint32, id string) error {
 		return fmt.Errorf("container %s: %w", id, control.ErrNotFound)
 	}
 	if callerUID != c.spec.UID && callerUID != 0 && int(callerUID) != os.Geteuid() {
-		return fmt.Errorf("%w: container %s is user %d's", control.ErrPermission, c.name(),
+		return fmt.Errorf("%w: container %s is user %d's", control.ErrPermission, c.spec.Name,
 			c.spec.UID)
 	}
 	c.rootEnded()
@@ -217,7 +217,7 @@ func (n *Node) retire(c *container) {
 	c.identity.close()
 	delete(n.containers, c.spec.ID)
 	if err := n.save(); err != nil {
-		n.log.Error("an ended container is still kept", "container", c.name(), "error", err)
+		n.log.Error("an ended container is still kept", "container", c.spec.Name, "error", err)
 	}
 	if err := n.unfurnish(c.spec); err != nil {
 		n.log.Warn("an ended container's directory is left", "error", err)
@@ -253,7 +253,7 @@ func (n *Node) find(ref string) (*container, error) {
 	}
 	var named, begun []*container
 	for _, c := range n.sorted() {
-		if ref == c.name() || ref == c.spec.Namespace+"/"+c.name() {
+		if ref == c.spec.Name || ref == c.spec.Namespace+"/"+c.spec.Name {
 			named = append(named, c)
 		}
 		if len(ref) >= idPrefixBytes && strings.HasPrefix(c.spec.ID, ref) {
@@ -300,7 +300,7 @@ func runName(req control.RunRequest) (string, error) {
 func (n *Node) freeName(name string) string {
 	taken := make(map[string]bool)
 	for _, c := range n.containers {
-		taken[c.name()] = true
+		taken[c.spec.Name] = true
 	}
 	free := name
 	for i := 2; taken[free]; i++ {

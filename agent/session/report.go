@@ -71,7 +71,7 @@ func (n *Node) Container(_ context.Context, ref string) (control.Container, erro
 	n.mu.Lock()
 	c, err := n.find(ref)
 	if errors.Is(err, control.ErrNotFound) {
-		if r, there := n.findUncapped(ref); there {
+		if r, there := n.namedUncapped(ref); there {
 			n.mu.Unlock()
 			return r, nil
 		}
@@ -111,7 +111,7 @@ func (c *container) report() control.Container {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := control.Container{
-		ID: c.spec.ID, Name: c.name(), Namespace: c.spec.Namespace, Identity: c.identity.kind(),
+		ID: c.spec.ID, Name: c.spec.Name, Namespace: c.spec.Namespace, Identity: c.identity.kind(),
 		PID: c.spec.PID, Command: slices.Clone(c.spec.Command), Started: c.spec.Started,
 		Caps: control.Caps(c.spec.Caps), Refused: c.refused, Enforced: true, State: "running",
 		Sessions: []control.Session{},

@@ -79,7 +79,7 @@ func (n *Node) round() {
 func (c *container) lookAround(all []proc.Stat, byPID map[int]proc.Stat) {
 	members, err := c.identity.members(all)
 	if err != nil {
-		c.node.log.Warn("a container's processes cannot be listed", "container", c.name(), "error", err)
+		c.node.log.Warn("a container's processes cannot be listed", "container", c.spec.Name, "error", err)
 		return
 	}
 	inside := make(map[proc.ID]bool)

@@ -33,7 +33,7 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prep
 	if err := n.checkRuntime(asked); err != nil {
 		return ociapi.Prepared{}, err
 	}
-	name := n.complete(ctx, &asked)
+	n.complete(ctx, &asked)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.byBundle(asked.Bundle)
@@ -42,7 +42,6 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prep
 		if err != nil {
 			return ociapi.Prepared{}, err
 		}
-		asked.Name = name
 		if decision.Action == policy.Pass {
 			n.passed(asked, decision.Reason)
 			return ociapi.Prepared{Reason: decision.Reason}, nil
@@ -171,12 +170,12 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 			control.ErrNotFound, startWait)
 	}
 	if !c.spec.Prepared() && c.spec.PID != event.PID {
-		return fmt.Errorf("%w: container %s has process %d as its first already", control.ErrConflict, c.name(),
+		return fmt.Errorf("%w: container %s has process %d as its first already", control.ErrConflict, c.spec.Name,
 			c.spec.PID)
 	}
 	if event.Preload != nil && c.spec.OCI.ReadImage {
 		if err := n.mergePreload(c.spec, *event.Preload); err != nil {
-			return fmt.Errorf("registering container %s: %w", c.name(), err)
+			return fmt.Errorf("registering container %s: %w", c.spec.Name, err)
 		}
 	}
 	if !c.spec.Prepared() {
@@ -187,7 +186,7 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 
 // register takes hold of a container's first process. Called under mu.
 func (n *Node) register(c *container, pid int) error {
-	fail := func(err error) error { return fmt.Errorf("registering container %s: %w", c.name(), err) }
+	fail := func(err error) error { return fmt.Errorf("registering container %s: %w", c.spec.Name, err) }
 	root, err := proc.OpenPID(pid)
 	if err != nil {
 		return fail(fmt.Errorf("process %d: %w", pid, err))

@@ -387,7 +387,7 @@ func (c *container) beginExit(s *session, why string) {
 	delete(c.pageless, s)
 	s.holdUntil = time.Now().Add(exitHold)
 	c.node.shares.exits(c.sharer(s))
-	c.node.log.Debug("session ended", "container", c.name(), "pid", s.process.PID, "why", why)
+	c.node.log.Debug("session ended", "container", c.spec.Name, "pid", s.process.PID, "why", why)
 	c.event("session-ended", s.process.PID, "%s: %s", s.program, why)
 	if len(c.heldBy(s)) == 0 {
 		c.finish(s)
@@ -416,7 +416,7 @@ func (c *container) tooMany(text string) *ending {
 
 // noRoom refuses a session that the agent lacks a resource for.
 func (c *container) noRoom(s *session, err error) *ending {
-	c.node.log.Error("no session could be made", "container", c.name(), "error", err)
+	c.node.log.Error("no session could be made", "container", c.spec.Name, "error", err)
 	c.event("refused", s.process.PID, "%s: no session could be made: %v", s.program, err)
 	if errors.Is(err, proc.ErrGone) {
 		return &ending{abi.CloseIdentity, err.Error()}

@@ -36,7 +36,7 @@ func (n *Node) findStrays(containers []*container) {
 func (c *container) findStrays(all []proc.Stat) {
 	within, err := c.identity.members(all)
 	if err != nil {
-		c.node.log.Warn("a container's processes cannot be listed", "container", c.name(), "error", err)
+		c.node.log.Warn("a container's processes cannot be listed", "container", c.spec.Name, "error", err)
 		return
 	}
 	var found []stray

@@ -1,7 +1,7 @@
 package session
 
 // Containers of a container runtime that weir has no part in: those with a GPU, or that ask for a part of
-// one, are shown as not enforced. And what is learned of the others: what they are called.
+// one, are shown as not enforced. And what is learned of the others: their images and labels.
 
 import (
 	"cmp"
@@ -40,31 +40,40 @@ func (n *Node) Listing(_ context.Context, m ociapi.Listing) (again bool, err err
 	if err := checkListing(m); err != nil {
 		return false, err
 	}
-	what, again, err := n.listed.take(m)
+	what, runtime, again, err := n.listed.take(m)
 	if err != nil || again {
 		return again, err
 	}
 	switch what {
 	case turnedUp:
-		n.events.Add(control.Event{Type: "runtime", Message: m.Runtime + " is there, and tells of its containers"})
+		n.events.Add(control.Event{Type: "runtime", Message: runtime + " is there, and tells of its containers"})
 	case turnedAway:
-		n.events.Add(control.Event{Type: "runtime", Message: n.listed.runtime + " cannot be asked any more, until it is " +
-			"there again: caps hold on; names and images of new containers, and those without a cap, are not known: " + m.Lost})
+		n.events.Add(control.Event{Type: "runtime", Message: runtime + " cannot be asked any more, until it is there " +
+			"again: caps hold on; images of new containers, and those that have no cap, are not known: " + m.Lost})
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.follow()
+	n.catchUp()
 	return false, nil
 }
 
-// follow brings what is known of containers up to date with what their runtime has. Called under mu.
-func (n *Node) follow() {
+// catchUp does what follows from what the runtime has now.
+func (n *Node) catchUp() {
+	n.mu.Lock()
+	removed := n.follow()
+	n.mu.Unlock()
+	for _, c := range removed {
+		c.event("unstarted", 0, "prepared, and not started: its runtime has removed it")
+		c.rootEnded()
+	}
+}
+
+// follow brings what is known of containers up to date with what their runtime has. It returns those that
+// were prepared and have been removed, so that they will never start. Called under mu.
+func (n *Node) follow() (removed []*container) {
 	all, current := n.listed.copied()
 	if !current {
-		return
+		return nil
 	}
 	ours, inits := make(map[ociapi.Key]bool), make(map[int]bool)
-	renamed := false
 	for _, c := range n.containers {
 		if c.spec.OCI == nil {
 			continue
@@ -73,16 +82,19 @@ func (n *Node) follow() {
 		key, ok := ociapi.KeyOf(c.spec.OCI.Bundle)
 		// One that runs is registered, or was made without what was prepared for it.
 		ours[key] = ours[key] || ok && !c.spec.Prepared()
-		if l, there := all[key]; there && l.Name != "" && c.name() == nameOf(c.spec.OCI.ID) {
-			c.rename(n.freeName(nameOf(l.Name)))
-			renamed = true
+		_, there := all[key]
+		if c.listed && !there && c.spec.Prepared() {
+			removed = append(removed, c)
 		}
+		c.listed = there
 	}
-	if renamed {
-		if err := n.save(); err != nil {
-			n.log.Error("the names of containers cannot be kept", "error", err)
-		}
-	}
+	n.forgetPasses(all)
+	n.findUncapped(all, ours, inits)
+	return removed
+}
+
+// forgetPasses drops what is remembered of containers that have been removed. Called under mu.
+func (n *Node) forgetPasses(all map[ociapi.Key]ociapi.Listed) {
 	for key, p := range n.passes {
 		_, there := all[key]
 		if p.listed && !there {
@@ -90,18 +102,26 @@ func (n *Node) follow() {
 		}
 		p.listed = p.listed || there
 	}
+}
+
+// findUncapped finds those that run and that weir has no part in: ours are not among them, nor are those
+// whose first processes are. Called under mu.
+func (n *Node) findUncapped(all map[ociapi.Key]ociapi.Listed, ours map[ociapi.Key]bool, inits map[int]bool) {
 	before := n.uncapped
 	n.uncapped = make(map[ociapi.Key]uncapped)
 	for key, l := range all {
 		if !l.Running || ours[key] || inits[l.PID] {
 			continue
 		}
-		u := uncapped{Listed: l, reason: n.whyUncapped(l)}
-		st, err := proc.Read(l.PID)
-		if u.reason == "" || err != nil || st.Zombie {
+		reason := n.whyUncapped(l)
+		if reason == "" {
 			continue
 		}
-		u.init = st.ID
+		st, err := proc.Read(l.PID)
+		if err != nil || st.Zombie {
+			continue
+		}
+		u := uncapped{l, st.ID, reason}
 		n.uncapped[key] = u
 		if was := before[key]; n.passes[key] == nil && (was.init != u.init || was.reason != u.reason) {
 			n.events.Add(control.Event{Type: "unenforced", Container: u.name(), Namespace: u.namespace(), PID: l.PID,
@@ -141,41 +161,21 @@ func (n *Node) passed(asked ociapi.Container, reason string) {
 }
 
 // complete adds what the runtime has told of a container to what is known of one that is about to start.
-func (n *Node) complete(ctx context.Context, asked *ociapi.Container) (name string) {
-	name = asked.Name
+func (n *Node) complete(ctx context.Context, asked *ociapi.Container) {
 	key, ok := ociapi.KeyOf(asked.Bundle)
 	if !ok || key.ID != asked.ID {
-		return name
+		return
 	}
 	patience := time.Duration(0)
 	if asked.Image == "" && slices.ContainsFunc(n.opts.Policy.Rules, namesImage) {
 		patience = imageWait
 	}
-	l, there := n.listed.await(ctx, key, patience)
-	if !there {
-		return name
-	}
+	l, _ := n.listed.await(ctx, key, patience)
 	asked.Image = cmp.Or(asked.Image, l.Image)
-	asked.Pod = cmp.Or(asked.Pod, l.Pod)
 	asked.PodUID = cmp.Or(asked.PodUID, l.PodUID)
-	if name == asked.ID && l.Name != "" {
-		name = l.Name
-	}
-	return name
 }
 
 func namesImage(rule config.ContainerRule) bool { return rule.Image != "*" }
-
-// name is the container's name. It may change while it runs: who starts it may not know it yet.
-func (c *container) name() string { return *c.called.Load() }
-
-// rename changes it. Called under node.mu.
-func (c *container) rename(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.spec.Name = name
-	c.called.Store(&name)
-}
 
 // describeListed adds to a report what the container runtime tells. Called under node.mu.
 func (c *container) describeListed(r *control.Container) {
@@ -219,8 +219,8 @@ func (n *Node) running() []uncapped {
 	return list
 }
 
-// findUncapped is the container without a cap that ref names, by what report says of it. Called under mu.
-func (n *Node) findUncapped(ref string) (control.Container, bool) {
+// namedUncapped is the container without a cap that ref names, by what report says of it. Called under mu.
+func (n *Node) namedUncapped(ref string) (control.Container, bool) {
 	for _, u := range n.running() {
 		r := u.report()
 		if ref == r.ID || ref == r.Name || ref == r.Namespace+"/"+r.Name ||

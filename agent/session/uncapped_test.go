@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,40 +139,50 @@ func TestUncappedUnderAnotherPolicy(t *testing.T) {
 	}
 }
 
-// What weir has is not shown as uncapped, and gets its name when that is known.
-func TestNamesAreLearned(t *testing.T) {
+// What weir has is not shown as uncapped, and more of it is known.
+func TestWhatWeirHasIsListed(t *testing.T) {
 	dir := groups(t)
 	b := start(t, hooked)
-	asked := asking("f00", "4MiB")
-	asked.Bundle = tasks + "default/f00"
+	asked := asking("web", "4MiB")
+	asked.Bundle = tasks + "default/web"
 	grant := b.granted(asked)
 	first := inGroup(t, filepath.Join(dir, "web"))
 	b.register(grant, first)
-	listed := ociapi.Listed{Key: key("f00"), Name: "web db", Image: "i:1", PID: first.PID(), Running: true,
-		Asks: map[string]string{"weir/memory": "4MiB"}, Labels: map[string]string{"nerdctl/name": "web db"}}
-	b.told(listed)
+	listed := ociapi.Listed{Key: key("web"), Image: "i:1", PID: first.PID(), Running: true,
+		Asks: map[string]string{"weir/memory": "4MiB"}, Labels: map[string]string{"a": "b"}}
 	for range 2 {
-		c := b.container(grant.ID)
-		if c.Name != "web-db" || c.Image != "i:1" || c.RuntimeID != "f00" || c.Labels["nerdctl/name"] != "web db" {
+		b.told(listed)
+		if c := b.container(grant.ID); c.Name != "web" || c.Image != "i:1" || c.RuntimeID != "web" || c.Labels["a"] != "b" {
 			t.Errorf("%+v", c)
 		}
+		listed.Key.Namespace = "renamed" // its process is still that of the container
+		b.told(listed)
 		if got := b.lists(); len(got) != 0 {
 			t.Errorf("%q", got)
 		}
-		b.restart() // keeps the name, and knows the rest when it is told again
-		if got := b.container(grant.ID); got.Name != "web-db" || got.Image != "" {
-			t.Errorf("%+v", got)
+		listed.Key.Namespace = "default"
+		b.restart()
+		if c := b.container(grant.ID); c.Name != "web" || c.Image != "" {
+			t.Errorf("%+v", c)
 		}
-		b.told(listed)
 	}
-	if err := b.Release(t.Context(), ociapi.Event{GrantID: grant.ID}); err != nil {
-		t.Fatal(err)
+}
+
+// One that was prepared and then removed never starts, however long its bundle stays.
+func TestRemovedBeforeItsStart(t *testing.T) {
+	b := start(t, hooked)
+	asked := asking("web", "4MiB")
+	asked.Bundle = tasks + "default/web"
+	b.told() // of what is being made the runtime may tell later
+	grant := b.granted(asked)
+	b.told()
+	if got := b.container(grant.ID).State; got != "prepared" {
+		t.Error(got)
 	}
-	first.Kill()
+	b.told(ociapi.Listed{Key: key("web")})
+	b.told()
 	b.gone(grant)
-	if !slices.ContainsFunc(b.events.Since(0), func(e control.Event) bool { return e.Type == "ended" && e.Container == "web-db" }) {
-		t.Error("its end is not told by its name")
-	}
+	b.wantEvent("unstarted", "its runtime has removed it")
 }
 
 // A rule by image holds for containers of ctr, whose image only the container runtime tells.
@@ -294,7 +303,7 @@ func TestListedIsWhatWasTold(t *testing.T) {
 				if rapid.IntRange(0, 9).Draw(t, "luck") == 0 {
 					l.take(ociapi.Listing{Lost: "x"})
 				}
-				_, again, err := l.take(m)
+				_, _, again, err := l.take(m)
 				if err != nil {
 					t.Fatal(err)
 				}

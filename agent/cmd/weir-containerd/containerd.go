@@ -203,7 +203,7 @@ func convert(namespace string, c *containers.Container, process *task.Process) c
 		Key: ociapi.Key{Namespace: namespace, ID: c.ID}, Image: c.Image, Labels: c.Labels,
 		Runtime: c.Runtime.GetOptions().GetValue(), Spec: c.Spec.GetValue(), Created: c.CreatedAt.AsTime(),
 	}
-	if process != nil {
+	if process.GetPid() > 0 { // some runtimes have no process out here
 		switch process.Status {
 		case task.Status_RUNNING, task.Status_PAUSED, task.Status_PAUSING:
 			container.Task = &containerd.Task{PID: int(process.Pid), Running: true}

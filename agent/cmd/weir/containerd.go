@@ -37,40 +37,39 @@ func watchContainerd(ctx context.Context, settings config.Config, node control.N
 	if socket == "" || program == "" || os.Geteuid() != 0 {
 		return
 	}
-	agent := filepath.Join(settings.RunDir, config.SocketName)
+	helper{program, filepath.Join(settings.RunDir, config.SocketName), socket}.keep(ctx, node, log)
+}
+
+// helper is what the helper is started as.
+type helper struct{ program, control, containerd string }
+
+// keep has it run until ctx ends, whenever a containerd is there.
+func (h helper) keep(ctx context.Context, node control.Node, log *slog.Logger) {
 	for wait := containerdAgainFirst; ctx.Err() == nil; {
-		if _, err := os.Stat(socket); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(h.containerd); errors.Is(err, fs.ErrNotExist) {
 			pause(ctx, containerdLook)
 			continue
 		}
 		begun := time.Now()
-		err := runContainerd(ctx, program, agent, socket)
+		err := h.run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if time.Since(begun) > containerdAgainLast {
 			wait = containerdAgainFirst
 		}
-		if _, err := node.Listing(ctx, ociapi.Listing{Lost: "its helper has ended"}); err != nil {
-			log.Warn("the end of the helper for containerd goes unnoticed", "error", err)
-		}
 		log.Warn("the helper for containerd has ended and is started again", "error", err, "wait", wait)
+		if _, err := node.Listing(ctx, ociapi.Listing{Lost: "its helper has ended"}); err != nil {
+			log.Error("the end of the helper for containerd goes unnoticed", "error", err)
+		}
 		pause(ctx, wait)
 		wait = min(2*wait, containerdAgainLast)
 	}
 }
 
-func pause(ctx context.Context, wait time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(wait):
-	}
-}
-
-// runContainerd starts the helper and waits for its end. It ends when its input does, which is when this
-// process ends.
-func runContainerd(ctx context.Context, program, control, socket string) error {
-	cmd := exec.CommandContext(ctx, program, "--control", control, "--containerd", socket)
+// run starts it and waits for its end. It ends when its input does, which is when this process ends.
+func (h helper) run(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, h.program, "--control", h.control, "--containerd", h.containerd)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err == nil {
@@ -78,9 +77,16 @@ func runContainerd(ctx context.Context, program, control, socket string) error {
 		err = cmd.Run()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", program, err)
+		return fmt.Errorf("%s: %w", h.program, err)
 	}
 	return nil
+}
+
+func pause(ctx context.Context, wait time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
 }
 
 // besideProgram is the path of a program that is installed beside this one; empty if it is not.

@@ -94,6 +94,20 @@ func TestNotePath(t *testing.T) {
 	}
 }
 
+func TestKeyOf(t *testing.T) {
+	for bundle, want := range map[string]Key{
+		"/run/containerd/io.containerd.runtime.v2.task/k8s.io/f00":    {"k8s.io", "f00"},
+		"/x/y/io.containerd.runtime.v1.linux/default/web/":            {"default", "web"},
+		"/run/containerd/io.containerd.runtime.v2.task/k8s.io/../x":   {},
+		"/var/lib/containers/storage/overlay-containers/f00/userdata": {},
+		"": {},
+	} {
+		if got, ok := KeyOf(bundle); got != want || ok != (want != Key{}) {
+			t.Errorf("%s: %+v, %v", bundle, got, ok)
+		}
+	}
+}
+
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"grant\":{\"id\":\"x\"}}"))
 	f.Add([]byte("HTTP/1.0 400 Bad Request\r\n\r\n{\"error\":{\"message\":\"no\"}}"))
