@@ -235,22 +235,46 @@ func rowC8(s stage) {
 	s.n.StartAgent()
 }
 
-func TestC9StaticProgram(t *testing.T) { onRunc(t, rowC9) }
+func TestC9StaticAndMuslPrograms(t *testing.T) { onRunc(t, rowC9) }
 
 func rowC9(s stage) {
-	still := s.compile("#include <unistd.h>\nint main(void) { pause(); }\n", "gcc", "-static")
-	c := s.s.Container(node.Wish{Name: "static", Annotations: asks, Args: []string{"/still"},
-		Image: node.Image{Add: []node.Entry{{Path: "still", File: still}}}})
-	p := c.Start()
-	s.n.Eventually(func() string {
-		for _, shown := range s.n.Containers() {
-			if shown.Name == c.Name() && !shown.Enforced && strings.Contains(shown.Reason, "it is a static program") {
-				return ""
+	still := func(s stage, compiler string, flags ...string) node.Wish {
+		program := s.compile("#include <unistd.h>\nint main(void) { pause(); }\n", compiler, flags...)
+		return node.Wish{Name: filepath.Base(compiler), Annotations: asks, Args: []string{"/still"},
+			Image: node.Image{Add: []node.Entry{{Path: "still", File: program}}}}
+	}
+	s.part("static", func(s stage) {
+		c := s.s.Container(still(s, "gcc", "-static"))
+		p := c.Start()
+		s.n.Eventually(func() string {
+			for _, shown := range s.n.Containers() {
+				if shown.Name == c.Name() && !shown.Enforced && strings.Contains(shown.Reason, "it is a static program") {
+					return ""
+				}
 			}
-		}
-		return "it is not shown as not enforced"
+			return "it is not shown as not enforced"
+		})
+		p.Kill()
 	})
-	p.Kill()
+	s.part("musl", func(s stage) {
+		const loader = "/lib/ld-musl-x86_64.so.1"
+		if _, err := os.Stat(loader); err != nil {
+			s.Skip(err)
+		}
+		wish := still(s, "musl-gcc")
+		wish.Image.Add = append(wish.Image.Add, node.Entry{Path: "usr" + loader, File: loader})
+		c := s.s.Container(wish)
+		p := c.Start()
+		s.n.Eventually(func() string {
+			for _, shown := range s.n.Containers() {
+				if shown.Name == c.Name() && shown.PID > 0 && strings.Contains(s.of(c, "maps"), "/libweir.so") {
+					return ""
+				}
+			}
+			return "the library is not in it"
+		})
+		p.Kill()
+	})
 }
 
 func TestC12PodWithOneNamedContainer(t *testing.T) { onRunc(t, rowC12) }

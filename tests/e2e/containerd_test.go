@@ -76,18 +76,20 @@ func twoCaps(t *testing.T, n *node.Node, s node.Starter) {
 
 // What cannot be keeps the container from starting, and whoever started it is told in one line why, and what can be.
 func badInput(t *testing.T, n *node.Node, s node.Starter) {
+	pod := node.Pod{Name: "bad"} // one for all, which is sooner
 	for name, bad := range map[string]struct{ annotation, value, words string }{
 		"unknown":  {"weir/memroy", "1GiB", "weir/memory"},
 		"size":     {"weir/memory", "many", "want a size such as 8GiB"},
 		"fraction": {"weir/memory", "0.3", "is not a whole number of bytes"},
-		"over":     {"weir/memory", "4TiB", "is more than GPU"},
+		"over":     {"weir/memory", "4TiB", "its GPUs are 0"},
 		"gpu":      {"weir/gpu", "7", "its GPUs are 0"},
 	} {
-		refused(t, n, s, node.Wish{Name: "bad-" + name, Annotations: map[string]string{bad.annotation: bad.value}}, bad.words)
+		refused(t, n, s, node.Wish{Name: "bad-" + name, Pod: pod, Annotations: map[string]string{bad.annotation: bad.value}},
+			bad.words)
 	}
 	n.StopAgent()
-	refused(t, n, s, node.Wish{Name: "no-agent", Annotations: memory("1GiB")}, "start weir agent")
-	s.Container(node.Wish{Name: "did-not-ask"}).Puppet().OK("init")
+	refused(t, n, s, node.Wish{Name: "no-agent", Pod: pod, Annotations: memory("1GiB")}, "start weir agent")
+	s.Container(node.Wish{Name: "did-not-ask", Pod: pod}).Puppet().OK("init")
 	n.StartAgent()
 }
 

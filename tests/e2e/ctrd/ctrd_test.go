@@ -1,41 +1,38 @@
 package ctrd
 
-// The harness itself, and the least that it is for.
+// The harness's own promise: what runs when a test ends is gone with it.
 
 import (
+	"os"
+	"slices"
+	"strconv"
 	"testing"
 
 	"weir/tests/e2e/node"
 )
 
-const mib = 1 << 20
-
-// start is a node and a containerd that weir is configured for.
-func start(t *testing.T, g Generation, mode string) *Daemon {
-	t.Helper()
-	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
-	return Start(t, g, n, Options{Mode: mode})
-}
-
-func TestCapped(t *testing.T) {
+func TestNothingSurvives(t *testing.T) {
 	Each(t, func(t *testing.T, g Generation) {
-		d := start(t, g, "runtime")
-		for name, starter := range map[string]node.Starter{"ctr": Ctr{Daemon: d}, "cri": CRI{Daemon: d}} {
-			c := starter.Container(node.Wish{Name: name, Annotations: map[string]string{"weir/memory": "32MiB"}})
-			p := c.Puppet()
-			p.OK("init")
-			p.OK("alloc %d", 24*mib)
-			if code := p.Code("alloc %d", 16*mib); code != 2 {
-				t.Errorf("16MiB more: code %d, want 2 (out of memory)", code)
-			}
-			if !c.Touched() {
-				t.Error("nothing was put into its specification")
-			}
-			second := c.Exec()
-			second.OK("init")
-			if code := second.Code("alloc %d", 16*mib); code != 2 {
-				t.Errorf("the cap is not one for both: code %d", code)
-			}
+		d := Start(t, g, node.Start(t, node.Options{NoAgent: true}), Options{})
+		d.MustCtr("run", "--detach", "--null-io", "--cgroup", d.cgroup()+"/left", "--runc-root", d.file("runc"),
+			baseImage, "left", "/bin/sleep", "infinity")
+		CRI{Daemon: d, Handler: "-"}.Pod(node.Pod{}, false)
+		if shims, members := d.Shims(), d.members(); len(shims) != 2 || len(members) < 2 || len(d.Mounts()) < 2 {
+			t.Fatalf("shims %v, processes %v, mounts %v", shims, members, d.Mounts())
+		}
+		processes := append(d.Shims(), d.members()...)
+		d.remove()
+		if left := append(append(d.Shims(), d.members()...), d.PID()); slices.ContainsFunc(append(left, processes...), alive) {
+			t.Errorf("of processes %v some live on", append(left, processes...))
+		}
+		if mounts, groups := d.Mounts(), d.cgroupTops(); len(mounts)+len(groups) > 0 {
+			t.Errorf("mounts %v and control groups %v are left", mounts, groups)
 		}
 	})
+}
+
+// alive tells whether a process has not ended. Its parent may not have waited for it yet.
+func alive(pid int) bool {
+	_, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
+	return err == nil
 }

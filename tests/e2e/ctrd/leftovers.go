@@ -5,6 +5,7 @@ package ctrd
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
@@ -123,6 +124,7 @@ func (d *Daemon) remove() {
 		d.t.Logf("weir's plugin's log:\n%s", lastLines(d.plugin.log.String(), 20))
 		d.t.Logf("containerd's log:\n%s", lastLines(d.log.String(), 80))
 	}
+	d.removeSockets()
 	deadline := time.Now().Add(patience)
 	for {
 		left := append(d.Shims(), d.members()...)
@@ -152,6 +154,26 @@ func (d *Daemon) remove() {
 			d.t.Error(err)
 		}
 	}
+}
+
+// removeSockets removes the sockets of shims, which lie in one place of the machine whatever is configured: a shim
+// that is killed leaves its own.
+func (d *Daemon) removeSockets() {
+	for _, words := range commands() {
+		namespace, id := after(words, "-namespace"), after(words, "-id")
+		if strings.Contains(words[0], "containerd-shim") && slices.Contains(words, d.Address()) && namespace+id != "" {
+			name := sha256.Sum256([]byte(filepath.Join(d.Address(), namespace, id)))
+			_ = os.Remove(fmt.Sprintf("/run/containerd/s/%x", name))
+		}
+	}
+}
+
+// after is the word that follows another.
+func after(words []string, flag string) string {
+	if i := slices.Index(words, flag); i >= 0 && i+1 < len(words) {
+		return words[i+1]
+	}
+	return ""
 }
 
 // removeCgroup removes a control group and those below it.
