@@ -33,24 +33,28 @@ const missedReason = "weir's plugin was not there when it was made; make it anew
 // Missed leaves word of a container that runs without a cap, and shows it if its runtime tells of it. One whose
 // first process another of the runtime's helpers has registered is none, and one that is shown already is known.
 func (n *Node) Missed(_ context.Context, missed ociapi.Container) error {
+	n.missed(missed)
+	n.catchUp()
+	return nil
+}
+
+func (n *Node) missed(missed ociapi.Container) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.containers {
 		if c.spec.OCI != nil && c.spec.OCI.ID == missed.ID && !c.spec.Prepared() {
-			return nil
+			return
 		}
 	}
 	key, ok := ociapi.KeyOf(missed.Bundle)
 	if _, shown := n.uncapped[key]; ok && shown {
-		return nil
+		return
 	}
 	n.events.Add(control.Event{Type: "unenforced", Container: missed.Name, Namespace: missed.Namespace,
 		PID: missed.PID, Message: "runs without a cap: " + missedReason})
 	if ok && len(n.passes) < ociapi.ListedMax {
 		n.passes[key] = &pass{reason: missedReason}
-		n.follow()
 	}
-	return nil
 }
 
 // mergePreload writes a container's /etc/ld.so.preload anew, now that the image's own is known. The file is

@@ -51,6 +51,12 @@ func (n *Node) Listing(_ context.Context, m ociapi.Listing) (again bool, err err
 		n.events.Add(control.Event{Type: "runtime", Message: runtime + " cannot be asked any more, until it is there " +
 			"again: caps hold on; images of new containers, and those that have no cap, are not known: " + m.Lost})
 	}
+	n.catchUp()
+	return false, nil
+}
+
+// catchUp does what follows from what the runtime has now.
+func (n *Node) catchUp() {
 	n.mu.Lock()
 	removed := n.follow()
 	n.mu.Unlock()
@@ -58,7 +64,6 @@ func (n *Node) Listing(_ context.Context, m ociapi.Listing) (again bool, err err
 		c.event("unstarted", 0, "prepared, and not started: its runtime has removed it")
 		c.rootEnded()
 	}
-	return false, nil
 }
 
 // follow brings what is known of containers up to date with what their runtime has. It returns those that
