@@ -1,6 +1,6 @@
 module weir
 
-go 1.26.0
+go 1.26.6
 
 require (
 	github.com/NVIDIA/go-nvml v0.13.4-1
