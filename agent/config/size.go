@@ -42,10 +42,10 @@ func ParseSize(text string) (int64, error) {
 	unit := new(big.Int).Lsh(big.NewInt(1), uint(10*power))
 	bytes.Mul(bytes, new(big.Rat).SetInt(unit))
 	if !bytes.IsInt() {
-		return 0, fmt.Errorf("%q is not a whole number of bytes", text)
+		return 0, fmt.Errorf("%q is not a whole number of bytes: %s", text, sizeWanted)
 	}
 	if !bytes.Num().IsInt64() {
-		return 0, fmt.Errorf("%q is too large: sizes end at 8EiB", text)
+		return 0, fmt.Errorf("%q is too large, sizes end below 8EiB: %s", text, sizeWanted)
 	}
 	return bytes.Num().Int64(), nil
 }

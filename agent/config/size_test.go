@@ -39,8 +39,8 @@ func TestParseSizeRefuses(t *testing.T) {
 		got, err := ParseSize(text)
 		if err == nil {
 			t.Errorf("ParseSize(%q) = %d, want an error", text, got)
-		} else if !strings.Contains(err.Error(), because) {
-			t.Errorf("ParseSize(%q): %v; want it to say %q", text, err, because)
+		} else if !strings.Contains(err.Error(), because) || !strings.HasSuffix(err.Error(), sizeWanted) {
+			t.Errorf("ParseSize(%q): %v; want it to say %q, and what is accepted", text, err, because)
 		} else if len(err.Error()) > 200 {
 			t.Errorf("ParseSize(%.20q…): message of %d bytes", text, len(err.Error()))
 		}

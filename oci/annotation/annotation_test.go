@@ -4,12 +4,17 @@ package annotation
 
 import (
 	"errors"
+	"flag"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
+
+var update = flag.Bool("update", false, "write the golden file anew")
 
 func pointer[T any](value T) *T { return &value }
 
@@ -69,7 +74,7 @@ func TestParseNamesTheMistake(t *testing.T) {
 		{"weir/memory", "-1", `"-1" is negative: want a size`},
 		{"weir/memory", "0", `0 is no size here: want one above it`},
 		{"weir/memory", "9000P", `is too large`},
-		{"weir/memory-min", "1.5", `not a whole number of bytes`},
+		{"weir/memory-min", "1.5", `"1.5" is not a whole number of bytes: want a size such as 8GiB`},
 		{"weir/memory-max", "x", `not a size`},
 		{"weir/swap", "no", `"no" is not a size: want a size such as 8GiB, 512M, or a number of bytes, or off`},
 		{"weir/weight", "", `it is empty: want a number above 0`},
@@ -80,8 +85,8 @@ func TestParseNamesTheMistake(t *testing.T) {
 		{"weir/report", "all", `"all": want cap (the cap is shown`},
 		{"weir/gpu", "", `it is empty: want auto, or indices`},
 		{"weir/gpu", "first", `"first" is no GPU: want auto, or indices`},
-		{"weir/gpu", "0,", `"" is no GPU`}, {"weir/gpu", "0,0", `"0" is named twice`},
-		{"weir/gpu", "auto,1", `auto stands alone`}, {"weir/gpu", "all", `no GPU`},
+		{"weir/gpu", "0,", `"" is no GPU`}, {"weir/gpu", "0,0", `"0" is named twice: want each GPU once`},
+		{"weir/gpu", "auto,1", `want auto alone`}, {"weir/gpu", "all", `no GPU`},
 		{"weir/gpu", "../../dev", `no GPU`}, {"weir/gpu", "01", `no GPU`},
 		{"weir/count", "0", `"0" is no number of GPUs: want one from 1 to 64`},
 		{"weir/count", "two", `no number of GPUs`}, {"weir/count", "65", `from 1 to 64`},
@@ -92,6 +97,53 @@ func TestParseNamesTheMistake(t *testing.T) {
 		_, err := Parse(map[string]string{test.annotation: test.value}, "web")
 		checkError(t, err, test.annotation, test.want)
 	}
+}
+
+// What is said of every bad value, whole: each line names the annotation and says what is accepted.
+func TestParseOfBadValues(t *testing.T) {
+	const golden = "testdata/bad-values.golden"
+	sizes := []string{"", "0", "-1", "0.3", "1.5KiBs", "8 gigs", "4GB?", "1e9", "8192P"}
+	var said strings.Builder
+	for _, test := range []struct {
+		name   string
+		values []string
+	}{
+		{"memory", sizes}, {"swap", append([]string{""}, sizes[2:]...)}, {"memory-min", sizes}, {"memory-max", sizes},
+		{"weight", []string{"", "0", "-2", "NaN", "99999999"}}, {"weight-min", []string{""}}, {"weight-max", []string{""}},
+		{"report", []string{"", "all"}},
+		{"gpu", []string{"", "first", "0,", "0,0", "auto,1", strings.Repeat("0,", 4096), distinct(65)}},
+		{"count", []string{"", "0", "65"}}, {"profile", []string{"", "small"}},
+		{"affinity", []string{"", "a b"}}, {"task", []string{""}},
+	} {
+		for _, value := range test.values {
+			_, err := Parse(map[string]string{"weir/" + test.name: value}, "web")
+			if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "want ") {
+				t.Errorf("weir/%s=%.70s: %v; want one line that says what is accepted", test.name, value, err)
+			}
+			fmt.Fprintln(&said, err)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(said.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), said.String()); diff != "" {
+		t.Errorf("%s: %s", golden, diff)
+	}
+}
+
+// distinct names so many GPUs.
+func distinct(count int) string {
+	indices := make([]string, count)
+	for i := range indices {
+		indices[i] = fmt.Sprint(i)
+	}
+	return strings.Join(indices, ",")
 }
 
 func TestParseFindsContradictions(t *testing.T) {

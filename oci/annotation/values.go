@@ -117,13 +117,13 @@ func setGPUs(r *Request, value string) error {
 		gpu = strings.TrimSpace(gpu)
 		switch {
 		case gpu == Auto && value != Auto:
-			return fmt.Errorf("%.70q: auto stands alone; weir/count says how many", value)
+			return fmt.Errorf("%.70q: want auto alone, and weir/count where it is more than one", value)
 		case gpu != Auto && !indexForm.MatchString(gpu) && !uuidForm.MatchString(gpu):
 			return fmt.Errorf("%.70q is no GPU: want %s", gpu, wanted)
 		case slices.Contains(gpus, gpu):
-			return fmt.Errorf("%.70q is named twice", gpu)
+			return fmt.Errorf("%.70q is named twice: want each GPU once", gpu)
 		case len(gpus) == gpusMax:
-			return fmt.Errorf("more than %d GPUs", gpusMax)
+			return fmt.Errorf("it names too many GPUs: want at most %d", gpusMax)
 		}
 		gpus = append(gpus, gpu)
 	}

@@ -80,7 +80,7 @@ func badInput(t *testing.T, n *node.Node, s node.Starter) {
 	for name, bad := range map[string]struct{ annotation, value, words string }{
 		"unknown":  {"weir/memroy", "1GiB", "weir/memory"},
 		"size":     {"weir/memory", "many", "want a size such as 8GiB"},
-		"fraction": {"weir/memory", "0.3", "is not a whole number of bytes"},
+		"fraction": {"weir/memory", "0.3", "is not a whole number of bytes: want a size such as 8GiB"},
 		"over":     {"weir/memory", "4TiB", "its GPUs are 0"},
 		"gpu":      {"weir/gpu", "7", "its GPUs are 0"},
 	} {
