@@ -37,31 +37,13 @@ func medianOf(costs []cost, part func(cost) time.Duration) time.Duration {
 	for i, c := range costs {
 		values[i] = part(c)
 	}
-	return median(values)
-}
-
-func median(values []time.Duration) time.Duration {
 	slices.Sort(values)
 	return values[len(values)/2]
 }
 
-// added is the median of the differences between two kinds, each within its round.
+// added is what one kind has more in its median than another.
 func added(base, other []cost, part func(cost) time.Duration) time.Duration {
-	differences := make([]time.Duration, len(base))
-	for i := range base {
-		differences[i] = part(other[i]) - part(base[i])
-	}
-	return median(differences)
-}
-
-// best is the least time that one kind adds to another in any third of the rounds.
-func best(base, other *kind) time.Duration {
-	third := max(1, len(base.costs)/3)
-	least := added(base.costs, other.costs, wall)
-	for from := 0; from+third <= len(base.costs); from += third {
-		least = min(least, added(base.costs[from:from+third], other.costs[from:from+third], wall))
-	}
-	return least
+	return medianOf(other, part) - medianOf(base, part)
 }
 
 // table prints what each kind took, and what it added to the first.
