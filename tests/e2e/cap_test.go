@@ -14,6 +14,7 @@ import (
 
 const (
 	mib         = int64(1) << 20
+	gib         = mib << 10
 	outOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
 )
 

@@ -19,11 +19,12 @@ import (
 	"weir/tests/e2e/node"
 )
 
-// containerd is a machine with a simulated A30, and a containerd that weir is configured for. At the machine's scale
-// 64MiB stand for 4GiB.
+// containerd is a machine with a simulated card of 16 GiB, of which only those pages take memory here that are
+// written, and a containerd that weir is configured for.
 func containerd(t *testing.T, g ctrd.Generation, mode string) *ctrd.Daemon {
 	t.Helper()
-	return ctrd.Start(t, g, node.Start(t, node.Options{}), ctrd.Options{Mode: mode})
+	n := node.Start(t, node.Options{Machine: node.Machine("16GiB", "1MiB")})
+	return ctrd.Start(t, g, n, ctrd.Options{Mode: mode})
 }
 
 // ways are those in which a daemon's user starts containers.
@@ -48,28 +49,33 @@ func TestContainerd(t *testing.T) {
 	})
 }
 
-// Two containers at once: each has its own cap, which reports show as all that there is.
+// Two containers at once: each has its own cap, to the byte, which reports show as all that there is.
 func twoCaps(t *testing.T, n *node.Node, s node.Starter) {
-	caps := []int64{64, 128} // MiB
+	caps := []int64{4, 8} // GiB
 	var puppets []*node.Puppet
 	for _, size := range caps {
 		puppets = append(puppets, s.Container(node.Wish{
-			Name: fmt.Sprintf("cap-%d", size), Annotations: memory(fmt.Sprintf("%dMiB", size)),
+			Name: fmt.Sprintf("cap-%d", size), Annotations: memory(fmt.Sprintf("%dGiB", size)),
 		}).Puppet())
 	}
+	const grain = 512 // what an allocation's size is rounded up to
 	for i, p := range puppets {
 		p.OK("init")
-		for range 2 {
-			p.OK("alloc %d", caps[i]/2*mib)
-			if code := p.Code("alloc %d", (caps[i]/2+1)*mib); code != outOfMemory {
-				t.Errorf("cap %dMiB: code %d, want 2 (out of memory)", caps[i], code)
-			}
+		whole := caps[i] * gib
+		p.OK("alloc %d", whole/2)
+		if code := p.Code("alloc %d", whole/2+1); code != outOfMemory {
+			t.Errorf("cap %dGiB: a byte past it: code %d, want 2 (out of memory)", caps[i], code)
 		}
-		if total := p.Numbers("nvml 0")[0]; total != caps[i]*mib {
-			t.Errorf("cap %dMiB: NVML's total is %d", caps[i], total)
+		p.OK("alloc %d", whole/2-grain)
+		p.OK("alloc 1")
+		if code := p.Code("alloc 1"); code != outOfMemory {
+			t.Errorf("cap %dGiB, in full use: code %d, want 2 (out of memory)", caps[i], code)
 		}
-		if used, _ := n.Use(fmt.Sprintf("cap-%d", caps[i])); used != caps[i]*mib {
-			t.Errorf("cap %dMiB: the agent counts %d", caps[i], used)
+		if total := p.Numbers("nvml 0")[0]; total != whole {
+			t.Errorf("cap %dGiB: NVML's total is %d", caps[i], total)
+		}
+		if used, _ := n.Use(fmt.Sprintf("cap-%d", caps[i])); used != whole {
+			t.Errorf("cap %dGiB: the agent counts %d", caps[i], used)
 		}
 	}
 }
