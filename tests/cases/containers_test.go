@@ -277,6 +277,41 @@ func rowC9(s stage) {
 	})
 }
 
+func TestC11NothingIsPrintedInContainers(t *testing.T) { onRunc(t, rowC11) }
+
+// What the program prints is read from a file, since who attaches to a container may come after its first words. The
+// shell stays, because who is attached leaves when nobody can write to the container's output any more.
+func rowC11(s stage) {
+	dir, err := os.MkdirTemp(s.n.SimDir, "said")
+	if err != nil {
+		s.Fatal(err)
+	}
+	file := filepath.Join(dir, "all")
+	p := s.s.Container(node.Wish{Name: "quiet", Annotations: map[string]string{"weir/memory": "8MiB"},
+		Args: []string{"/bin/sh", "-c", `"$0" >"$1" 2>&1; exit $?`, node.Build(s, "e2e/puppet"), file}}).Start()
+	said := func() []string {
+		text, _ := os.ReadFile(file) // it may not be there yet
+		return strings.SplitAfter(string(text), "\n")
+	}
+	asked := 0
+	untoward(s.T, s.n, func(command string) string {
+		p.Send(command)
+		asked++
+		s.n.Eventually(func() string {
+			if len(said()) <= asked {
+				return "no answer to " + command
+			}
+			return ""
+		})
+		return said()[asked-1]
+	})
+	code, lines := p.Wait(time.Minute)
+	// ctr has warnings of its own there.
+	if all := said(); code != 0 || len(all) != asked+1 || len(lines) > 0 || strings.Contains(p.Stderr(), "weir") {
+		s.Errorf("exit %d, it wrote %q, and its shell %q and %q", code, all, lines, p.Stderr())
+	}
+}
+
 func TestC12PodWithOneNamedContainer(t *testing.T) { onRunc(t, rowC12) }
 
 func rowC12(s stage) {

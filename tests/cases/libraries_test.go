@@ -74,9 +74,11 @@ func libraries(t *testing.T, n *node.Node) []string {
 	return found
 }
 
-func TestC6LibraryUpgraded(t *testing.T) {
-	n := onRuncNode(t)
-	b := n.Bundle("old", asks32, nil)
+func TestC6LibraryUpgraded(t *testing.T) { onRunc(t, rowC6) }
+
+func rowC6(s stage) {
+	t, n := s.T, s.n
+	b := s.s.Container(node.Wish{Name: "old", Annotations: asks})
 	old := b.Puppet()
 	old.OK("init")
 	before := libraries(t, n)
@@ -91,7 +93,7 @@ func TestC6LibraryUpgraded(t *testing.T) {
 	n.StopAgent()
 	n.Upgrade(nextVersion(t))
 	n.StartAgent()
-	next := n.Bundle("next", asks32, nil)
+	next := s.s.Container(node.Wish{Name: "next", Annotations: asks})
 	p := next.Puppet()
 	p.OK("init")
 	under(t, old, "the old container")
@@ -123,9 +125,9 @@ func TestC6LibraryUpgraded(t *testing.T) {
 }
 
 // mapped is the file that a container's first process has as its library, by the host's path.
-func mapped(t *testing.T, n *node.Node, b *node.Bundle) string {
+func mapped(t *testing.T, n *node.Node, c node.Container) string {
 	t.Helper()
-	inside, err := os.Stat(fmt.Sprintf("/proc/%d/root/run/weir/lib/libweir.so", n.Container(b.Name()).PID))
+	inside, err := os.Stat(fmt.Sprintf("/proc/%d/root/run/weir/lib/libweir.so", n.Container(c.Name()).PID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +136,7 @@ func mapped(t *testing.T, n *node.Node, b *node.Bundle) string {
 			return path
 		}
 	}
-	t.Fatalf("%s has none of the libraries", b.Name())
+	t.Fatalf("%s has none of the libraries", c.Name())
 	return ""
 }
 
