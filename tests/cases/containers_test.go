@@ -320,13 +320,32 @@ func rowC12(s stage) {
 		return node.Pod{Name: "pod-" + strings.ToLower(memory), Namespace: "team-a",
 			Annotations: map[string]string{"weir/memory.web": memory}}
 	}
-	for _, other := range []string{"init", "sidecar"} {
-		c := s.s.Container(node.Wish{Name: other, Pod: pod("32MiB")})
-		c.Puppet().OK("init")
+	// open is another container of the pod, with no cap.
+	open := func(name string) (*node.Program, *node.Puppet) {
+		c := s.s.Container(node.Wish{Name: name, Pod: pod("32MiB")})
+		program := c.Start()
+		p := s.n.AsInnerPuppet(program)
+		p.OK("init")
+		p.OK("alloc %d", 40*mib)
 		if c.Touched() {
-			s.Errorf("%s was touched", other)
+			s.Errorf("%s was touched", name)
+		}
+		return program, p
+	}
+	end := func(name string, program *node.Program) {
+		if code, _ := program.Wait(time.Minute); code != 0 {
+			s.Errorf("%s ended with code %d: %s", name, code, program.Stderr())
 		}
 	}
+	first, _ := open("init")
+	end("init", first)
+	_, sidecar := open("sidecar")
+	web := s.s.Container(node.Wish{Name: "web", Pod: pod("32MiB")}).Start()
+	capped(s.T, s.n.AsInnerPuppet(web))
+	sidecar.OK("alloc %d", 40*mib)
+	end("web", web)
+	sidecar.OK("alloc %d", 40*mib)
+
 	s.notStarted(node.Wish{Name: "web", Pod: pod("65MiB")}, "over the ceiling of 64MiB")
 	named := node.Wish{Name: "web", Pod: pod("33MiB"), Annotations: map[string]string{"weir/memory": "1KiB"}}
 	named.Annotations["weir/memory.web"] = "32MiB"
