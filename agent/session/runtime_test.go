@@ -304,6 +304,30 @@ func TestUnstartedIsGivenUp(t *testing.T) {
 	}
 }
 
+// What a start that failed has asked for is not what the next one from the same bundle gets.
+func TestNextStartAsksAnew(t *testing.T) {
+	groups(t)
+	b := start(t, hooked)
+	first := b.granted(asking("web", "1GiB"))
+	next := asking("web", "2GiB")
+	next.Preload = "/other.so\n"
+	second := b.granted(next)
+	text, err := os.ReadFile(second.PreloadFile)
+	if err != nil || !strings.HasSuffix(string(text), "/other.so\n") {
+		t.Errorf("%q, %v", text, err)
+	}
+	if got := *b.container(second.ID).Caps.MemoryBytes; got != 2<<30 {
+		t.Errorf("its cap is %d bytes", got)
+	}
+	b.gone(first)
+	b.wantEvent("unstarted")
+	b.restart()
+	refused := asking("web", "1TiB")
+	if _, err := b.Prepare(t.Context(), refused); !errors.Is(err, control.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestFailedStartIsGivenUpAtOnce(t *testing.T) {
 	groups(t)
 	b := start(t, hooked)
