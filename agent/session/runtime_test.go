@@ -423,3 +423,27 @@ func TestNoteForTheHook(t *testing.T) {
 		t.Errorf("a note is left: %v", err)
 	}
 }
+
+// The note is the next container's where the bundle is, as long as something of the one before lives on.
+func TestNoteOfTheNextContainer(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	started := func(group string) (oci.Grant, *sessiontest.Process) {
+		p := inGroup(t, filepath.Join(dir, group))
+		asked := asking("web", "4MiB")
+		asked.PID = p.PID()
+		return b.granted(asked), p
+	}
+	before, first := started("before")
+	straggler := inGroup(t, filepath.Join(dir, "before"))
+	straggler.Must("hello %s", socketOf(before))
+	first.Kill()
+	b.eventually("the first process has ended", func() bool { return b.hasEvent("ending") })
+	next, _ := started("next")
+	straggler.Kill()
+	b.gone(before)
+	text, err := os.ReadFile(ociapi.NotePath(b.opts.RunDir, "/bundles/web"))
+	if err != nil || !strings.Contains(string(text), next.ID) {
+		t.Errorf("the note of container %s is %q, %v", next.ID, text, err)
+	}
+}
