@@ -151,6 +151,15 @@ func TestUndoLeavesOthersChanges(t *testing.T) {
 			t.Error("somebody's file is to be taken away")
 		}
 	}
+	// With more wrong than that it cannot be forced, or the other file would never be put back.
+	copies, err := filepath.Glob(filepath.Join(m.records.dir("containerd"), "config.toml.*"))
+	if err != nil || len(copies) != 1 || os.Truncate(copies[0], 0) != nil {
+		t.Fatalf("%v, %v", copies, err)
+	}
+	if _, err := m.records.Undo("containerd"); err == nil || errors.Is(err, ErrChanged) ||
+		!strings.Contains(err.Error(), "99-weir.toml") || !strings.Contains(err.Error(), "config.toml: the copy") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestApplyLooksAgain(t *testing.T) {
