@@ -110,7 +110,7 @@ func (p *Plan) wrapper(setup Setup, base string) error {
 		lines = fmt.Appendf(lines, "# The OCI runtime to which weir-runtime passes containers on.\nruntime = %q\n", base)
 	}
 	switch there, _ := now["control_socket"].(string); {
-	case setup.ControlSocket == defaultSocket, there == setup.ControlSocket:
+	case there == setup.ControlSocket, there == "" && setup.ControlSocket == defaultSocket:
 	case there != "":
 		return fmt.Errorf("%s asks the agent at %q; here it would have to be %q; nothing is written",
 			setup.Wrapper.Path, there, setup.ControlSocket)
