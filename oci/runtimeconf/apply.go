@@ -38,6 +38,7 @@ type changed struct {
 	BeforeSHA256 string   `json:"before_sha256"`
 	AfterSHA256  []string `json:"after_sha256"` // the last one is what it is to be
 	Import       string   `json:"import,omitempty"`
+	Shared       bool     `json:"shared,omitempty"`
 }
 
 // Records is the directory in which it is kept what was there: STATE/rollback.
@@ -144,7 +145,8 @@ func (r Records) keep(kept *manifest, runtime string, edit Edit) error {
 		entry.AfterSHA256 = append(entry.AfterSHA256, after)
 		return nil
 	}
-	entry := changed{Path: edit.Path, BeforeSHA256: hash(edit.Before), AfterSHA256: []string{after}, Import: edit.Import}
+	entry := changed{Path: edit.Path, BeforeSHA256: hash(edit.Before), AfterSHA256: []string{after}, Import: edit.Import,
+		Shared: edit.Shared}
 	if edit.Before != nil {
 		entry.Backup = r.freeName(runtime, filepath.Base(edit.Path))
 		if err := replace(filepath.Join(r.dir(runtime), entry.Backup), edit.Before, 0o600); err != nil {
@@ -188,6 +190,9 @@ func (r Records) Undo(runtime string) (Plan, error) {
 	for _, file := range slices.Backward(kept.Files) {
 		now, err := Load(file.Path)
 		if err == nil {
+			err = r.relied(runtime, file)
+		}
+		if err == nil {
 			var edit *Edit
 			if edit, err = r.undo(runtime, file, now); edit != nil {
 				plan.Edits = append(plan.Edits, *edit)
@@ -203,6 +208,26 @@ func (r Records) Undo(runtime string) (Plan, error) {
 		err = errors.New(err.Error()) // not to be forced: what was there would be forgotten
 	}
 	return plan, err
+}
+
+// relied is an error where another container runtime goes through weir-runtime and has found its settings
+// as this one has written them.
+func (r Records) relied(runtime string, file changed) error {
+	if !file.Shared {
+		return nil
+	}
+	others, err := os.ReadDir(string(r))
+	for _, other := range others {
+		var kept *manifest
+		if other.Name() != runtime && err == nil {
+			kept, err = r.load(other.Name())
+		}
+		if kept != nil && err == nil && kept.Mode == ModeRuntime &&
+			!slices.ContainsFunc(kept.Files, func(c changed) bool { return c.Path == file.Path }) {
+			return fmt.Errorf("%s: %s needs it as it is, too; unconfigure that first", file.Path, other.Name())
+		}
+	}
+	return err
 }
 
 // undo is the edit that undoes one file's; nil: there is nothing to do.

@@ -55,6 +55,8 @@ type Edit struct {
 	Mode   fs.FileMode
 	// Import is the entry that this edit adds to a main configuration's imports, and all that it does.
 	Import string
+	// Shared: it is of weir-runtime's settings, which other container runtimes may rely on.
+	Shared bool
 }
 
 // Plan is what is to be written, in this order, and what the user has to do then.
@@ -118,7 +120,7 @@ func (p *Plan) wrapper(setup Setup, base string) error {
 		lines = fmt.Appendf(lines, "# Where weir-runtime asks the agent.\ncontrol_socket = %q\n", setup.ControlSocket)
 	}
 	if len(lines) > 0 {
-		p.add(setup.Wrapper, append(lines, setup.Wrapper.Text...))
+		p.add(setup.Wrapper, append(lines, setup.Wrapper.Text...)).Shared = true
 	}
 	return nil
 }
