@@ -60,9 +60,15 @@ type Parts struct {
 	Process     struct{ Env []string }
 	Mounts      []Mount
 	Linux       struct {
-		Devices     []struct{ Path string }
+		Devices     []Node
 		CgroupsPath string
 	}
+}
+
+// Node is a device node of a specification.
+type Node struct {
+	Path, Type   string
+	Major, Minor int64
 }
 
 // Facts are what Look says of a specification with these parts.
@@ -83,10 +89,10 @@ func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 		RootPath: s.Root.Path, CgroupsPath: s.Linux.CgroupsPath,
 	}
 	for _, device := range s.Linux.Devices {
-		facts.HasGPU = facts.HasGPU || isGPU(device.Path)
+		facts.HasGPU = facts.HasGPU || isGPU(device.Path) || device.numbersGPU()
 	}
 	for _, m := range s.Mounts {
-		facts.HasGPU = facts.HasGPU || isGPU(m.Destination)
+		facts.HasGPU = facts.HasGPU || isGPU(m.Destination) || isGPU(m.Source)
 		facts.Mounted = append(facts.Mounted, clean(m.Destination))
 		if clean(m.Destination) == PreloadPlace && !ofBefore(m.Source, s.Annotations[Marker]) {
 			facts.PreloadSource = m.Source
@@ -105,6 +111,12 @@ func isGPU(device string) bool {
 	name, found := strings.CutPrefix(clean(device), "/dev/nvidia")
 	return found && name != "" && strings.Trim(name, "0123456789") == "" ||
 		strings.HasPrefix(clean(device), "/dev/nvidia-caps/") || clean(device) == "/dev/dxg"
+}
+
+// numbersGPU tells it from the numbers, whatever the node is called: programs can make another by its name.
+func (n Node) numbersGPU() bool {
+	const nvidia, modeset = 195, 254 // below modeset are the cards
+	return n.Type != "b" && n.Major == nvidia && n.Minor < modeset
 }
 
 func asksNVIDIA(variable string) bool {

@@ -61,6 +61,22 @@ func TestHelpersRoundTrips(t *testing.T) {
 	}
 }
 
+// What an image has fits into a request, however much longer JSON makes it.
+func TestWorstImageFits(t *testing.T) {
+	node := sample()
+	client := ociapi.Client{Socket: serve(t, node)}
+	preload := strings.Repeat("\x01", ociapi.PreloadBytesMax)
+	if _, err := client.Prepare(ociapi.Container{ID: "web", Bundle: "/b", Preload: preload}); err != nil {
+		t.Fatal(err)
+	}
+	if got := node.Asked[0].Preload; got != preload {
+		t.Errorf("%d bytes of it came", len(got))
+	}
+	if err := client.Register(ociapi.Event{GrantID: "0123", Preload: &preload}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A helper of a later version may tell more: that keeps no container from starting.
 func TestHelpersOfOtherVersions(t *testing.T) {
 	node := sample()

@@ -91,7 +91,11 @@ func (s *Server) handler() http.Handler {
 				ErrPermission, s.uid))
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, requestBytesMax)
+		bytesMax := int64(requestBytesMax)
+		if strings.HasPrefix(r.URL.Path, ociapi.Prefix) {
+			bytesMax = factsBytesMax
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, bytesMax)
 		mux.ServeHTTP(w, r)
 	})
 }

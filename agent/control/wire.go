@@ -14,6 +14,7 @@ import (
 // one is cut off.
 const (
 	requestBytesMax = 64 << 10
+	factsBytesMax   = 1 << 20 // of what is told of a container: JSON makes an image's bytes six of each
 	answerBytesMax  = 64 << 20
 	headerBytesMax  = 8 << 10
 	connectionsMax  = 256

@@ -63,10 +63,11 @@ func (n *Node) leaveNote(spec store.Container, grant oci.Grant) error {
 	return nil
 }
 
-// unfurnish removes all that a container has in the run directory.
+// unfurnish removes all that a container has in the run directory. The note is the next one's if that
+// has begun from the same bundle. Called under mu.
 func (n *Node) unfurnish(spec store.Container) error {
 	err := os.RemoveAll(n.run.container(spec.ID))
-	if spec.OCI == nil {
+	if spec.OCI == nil || n.byBundle(spec.OCI.Bundle) != nil {
 		return err
 	}
 	noteErr := os.Remove(ociapi.NotePath(n.run.path, spec.OCI.Bundle))

@@ -6,6 +6,9 @@ package session
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,8 +30,8 @@ import (
 const startWait = 2 * time.Minute
 
 // Prepare decides what becomes of a container that is about to start, and makes what it is granted. Of
-// one with a pid the first process is there already, and is registered. Asking again about the same
-// bundle gives the same grant.
+// one with a pid the first process is there already, and is registered. Asking the same again about
+// the same bundle gives the same grant.
 func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prepared, error) {
 	if err := n.checkRuntime(asked); err != nil {
 		return ociapi.Prepared{}, err
@@ -37,6 +40,11 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prep
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.byBundle(asked.Bundle)
+	if c != nil && c.outdated(asked) {
+		c.event("unstarted", 0, "prepared, and not started: its bundle is now another container's")
+		n.discard(c)
+		c = nil
+	}
 	if c == nil {
 		decision, err := n.decide(asked)
 		if err != nil {
@@ -61,6 +69,25 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prep
 		}
 	}
 	return ociapi.Prepared{Grant: &grant}, nil
+}
+
+// outdated tells whether a container that was prepared is not the one that is about to start now: a start
+// failed, and the next one from the same bundle asks for something else. Early ones are asked about again by
+// those who know less, and by a hook that has a process the container is the one that was prepared. Called
+// under node.mu.
+func (c *container) outdated(asked ociapi.Container) bool {
+	return c.spec.Prepared() && !c.spec.OCI.Early && asked.PID == 0 &&
+		c.spec.OCI.Asked != digest(asked)
+}
+
+// digest names what is asked.
+func digest(asked ociapi.Container) string {
+	text, err := json.Marshal(asked)
+	if err != nil {
+		return "" // texts and numbers always have one
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
 }
 
 // checkRuntime refuses what no container runtime would ask.
@@ -115,7 +142,8 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*conta
 		Identity: cgroupIdentity, Started: n.opts.Now(), Caps: store.Caps(caps), Command: []string{},
 		OCI: &store.OCI{ID: asked.ID, Bundle: filepath.Clean(asked.Bundle), Root: asked.Root, Pod: asked.Pod,
 			PodUID: asked.PodUID, Image: asked.Image, Devices: unique(devices), FixedImage: asked.FixedImage,
-			ReadImage: asked.ReadImage && !asked.FixedImage, Early: asked.Early},
+			ReadImage: asked.ReadImage && !asked.FixedImage, Early: asked.Early,
+			Asked: digest(asked)},
 	}
 	c, err := n.open(spec, nil)
 	if err != nil {

@@ -304,6 +304,30 @@ func TestUnstartedIsGivenUp(t *testing.T) {
 	}
 }
 
+// What a start that failed has asked for is not what the next one from the same bundle gets.
+func TestNextStartAsksAnew(t *testing.T) {
+	groups(t)
+	b := start(t, hooked)
+	first := b.granted(asking("web", "1GiB"))
+	next := asking("web", "2GiB")
+	next.Preload = "/other.so\n"
+	second := b.granted(next)
+	text, err := os.ReadFile(second.PreloadFile)
+	if err != nil || !strings.HasSuffix(string(text), "/other.so\n") {
+		t.Errorf("%q, %v", text, err)
+	}
+	if got := *b.container(second.ID).Caps.MemoryBytes; got != 2<<30 {
+		t.Errorf("its cap is %d bytes", got)
+	}
+	b.gone(first)
+	b.wantEvent("unstarted")
+	b.restart()
+	refused := asking("web", "1TiB")
+	if _, err := b.Prepare(t.Context(), refused); !errors.Is(err, control.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestFailedStartIsGivenUpAtOnce(t *testing.T) {
 	groups(t)
 	b := start(t, hooked)
@@ -397,5 +421,29 @@ func TestNoteForTheHook(t *testing.T) {
 	b.gone(grant)
 	if _, err := os.Stat(note); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a note is left: %v", err)
+	}
+}
+
+// The note is the next container's where the bundle is, as long as something of the one before lives on.
+func TestNoteOfTheNextContainer(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	started := func(group string) (oci.Grant, *sessiontest.Process) {
+		p := inGroup(t, filepath.Join(dir, group))
+		asked := asking("web", "4MiB")
+		asked.PID = p.PID()
+		return b.granted(asked), p
+	}
+	before, first := started("before")
+	straggler := inGroup(t, filepath.Join(dir, "before"))
+	straggler.Must("hello %s", socketOf(before))
+	first.Kill()
+	b.eventually("the first process has ended", func() bool { return b.hasEvent("ending") })
+	next, _ := started("next")
+	straggler.Kill()
+	b.gone(before)
+	text, err := os.ReadFile(ociapi.NotePath(b.opts.RunDir, "/bundles/web"))
+	if err != nil || !strings.Contains(string(text), next.ID) {
+		t.Errorf("the note of container %s is %q, %v", next.ID, text, err)
 	}
 }

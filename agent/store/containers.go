@@ -60,6 +60,7 @@ type OCI struct {
 	FixedImage bool         `json:"fixed_image"`
 	ReadImage  bool         `json:"read_image"` // as in its grant
 	Early      bool         `json:"early"`      // until it has begun it is kept as long as nobody releases it
+	Asked      string       `json:"asked"`      // names what it was prepared for
 	Cgroup     *Cgroup      `json:"cgroup"`     // nil: not known yet
 	// DriverLimited: the driver may hold limits of its own for the control group.
 	DriverLimited bool `json:"driver_limited,omitempty"`

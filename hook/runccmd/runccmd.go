@@ -39,33 +39,43 @@ func Parse(args []string) Command {
 			c.LogJSON = value == logJSONFormat
 		}
 	})
+	if len(rest) > 0 && rest[0] == "--" {
+		rest = rest[1:]
+	}
 	if len(rest) == 0 {
 		return c
 	}
 	c.Name, rest = rest[0], rest[1:]
-	if !c.Starts() {
-		return c
-	}
-	rest = flags(rest, createValues, func(name, value string) {
-		if name == "bundle" || name == "b" {
-			c.Bundle = value
+	for c.Starts() {
+		rest = flags(rest, createValues, func(name, value string) {
+			if name == "bundle" || name == "b" {
+				c.Bundle = value
+			}
+		})
+		last := len(rest) > 0 && rest[0] == "--"
+		if last {
+			rest = rest[1:]
 		}
-	})
-	if len(rest) > 0 {
-		c.ID = rest[0]
+		if len(rest) == 0 {
+			break
+		}
+		if c.ID == "" {
+			c.ID = rest[0]
+		}
+		if last {
+			break
+		}
+		rest = rest[1:] // runc and crun take flags behind the id, too
 	}
 	return c
 }
 
-// flags takes the flags off a command line and returns what follows them. One dash or two are the same,
-// as they are for runc.
+// flags takes the flags off a command line and returns what follows them, a "--" included. One dash or
+// two are the same, as they are for runc.
 func flags(args, withValue []string, visit func(name, value string)) []string {
 	for len(args) > 0 {
 		arg := args[0]
-		if arg == "--" {
-			return args[1:]
-		}
-		if arg == "-" || !strings.HasPrefix(arg, "-") {
+		if arg == "--" || arg == "-" || !strings.HasPrefix(arg, "-") {
 			return args
 		}
 		args = args[1:]

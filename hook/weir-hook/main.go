@@ -144,14 +144,20 @@ func start(o options, s state) error {
 	if !b.Concerns() {
 		return nil
 	}
-	request, err := b.Request()
-	request.PID = s.PID
-	if err == nil {
-		_, err = ociapi.Client{Socket: o.socket}.Prepare(request)
+	fail := func(err error) error { return fmt.Errorf("container %s: %w", b.Facts.Name, err) }
+	request, unread := b.Request()
+	if unread != nil && b.Asks() {
+		return fail(unread)
 	}
+	// What is wrong with an image must not decide whether the node's policy holds for it.
+	request.PID = s.PID
+	prepared, err := ociapi.Client{Socket: o.socket}.Prepare(request)
 	var refusal *ociapi.Refusal
-	if errors.As(err, &refusal) || err != nil && b.Asks() {
-		return fmt.Errorf("container %s: %w", b.Facts.Name, err)
+	switch {
+	case errors.As(err, &refusal), err != nil && b.Asks():
+		return fail(err)
+	case err == nil && prepared.Grant != nil && unread != nil:
+		return fail(unread) // its first process ends now, and with it what was granted
 	}
 	return nil
 }

@@ -156,6 +156,31 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// An image that cannot be read makes no exception from the policy: the agent is asked all the same.
+func TestStartOfAnUnreadableImage(t *testing.T) {
+	agent := ociapitest.Start(t)
+	dir := bundleWith(t, `{"root":{"path":"rootfs"},"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`)
+	if err := os.Mkdir(filepath.Join(dir, "rootfs/etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	huge := make([]byte, ociapi.PreloadBytesMax+1)
+	if err := os.WriteFile(filepath.Join(dir, "rootfs/etc/ld.so.preload"), huge, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start := func() string { return call(t, stateOf(dir), "start", "--socket", agent.Socket) }
+	if said := start(); said != "" {
+		t.Errorf("where it passes: %q", said)
+	}
+	agent.Refuse("no")
+	if said := start(); !strings.Contains(said, "container web: no") {
+		t.Errorf("where it is refused: %q", said)
+	}
+	agent.Answer(ociapi.Prepared{Grant: &oci.Grant{ID: "0123456789ab"}})
+	if said := start(); !strings.Contains(said, "container web: reading /etc/ld.so.preload of the image: it has ") {
+		t.Errorf("where it is to have a grant: %q", said)
+	}
+}
+
 // granted makes a run directory with a grant, and the note of it for a bundle. All is open to others.
 func granted(t *testing.T) (socket, bundle, root string) {
 	t.Helper()

@@ -50,10 +50,16 @@ func prepare(command runccmd.Command, settings settings, broken error) error {
 	if broken != nil && b.Asks() {
 		return fail(broken)
 	}
-	request, err := b.Request()
-	var prepared ociapi.Prepared
-	if err == nil {
-		prepared, err = ociapi.Client{Socket: settings.ControlSocket}.Prepare(request)
+	request, unread := b.Request()
+	if unread != nil && b.Asks() {
+		return fail(unread)
+	}
+	// What is wrong with an image must not decide whether the node's policy holds for it.
+	agent := ociapi.Client{Socket: settings.ControlSocket}
+	prepared, err := agent.Prepare(request)
+	if err == nil && prepared.Grant != nil && unread != nil {
+		agent.Release(ociapi.Event{GrantID: prepared.Grant.ID})
+		return fail(unread)
 	}
 	var refusal *ociapi.Refusal
 	switch {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,11 +63,12 @@ type node struct {
 	dir      string
 	program  string
 	settings string
+	preload  string // of the image
 }
 
 func newNode(t *testing.T, socket string) *node {
 	dir := t.TempDir()
-	n := &node{t, dir, program, filepath.Join(dir, "runtime.toml")}
+	n := &node{t, dir, program, filepath.Join(dir, "runtime.toml"), "/image.so\n"}
 	script := "#!/bin/sh\necho $$ \"$@\" > " + dir + "/called\nexit 7\n"
 	n.write("bin/runc", script, 0o755)
 	n.write("runtime.toml", "runtime = \""+dir+"/bin/runc\"\ncontrol_socket = \""+socket+"\" # the agent's\n", 0o644)
@@ -97,7 +99,7 @@ func (n *node) read(name string) string {
 func (n *node) call(spec string, args ...string) (called, stderr string) {
 	n.t.Helper()
 	n.write("b/config.json", spec, 0o644)
-	n.write("b/rootfs/etc/ld.so.preload", "/image.so\n", 0o644)
+	n.write("b/rootfs/etc/ld.so.preload", n.preload, 0o644)
 	for _, name := range []string{"called", "log.json"} {
 		os.Remove(filepath.Join(n.dir, name))
 	}
@@ -219,6 +221,30 @@ func TestNoAgent(t *testing.T) {
 		if called, _ := n.create(spec); called != n.created() || n.read("b/config.json") != spec {
 			t.Errorf("%s: called with %q", spec, called)
 		}
+	}
+}
+
+// An image that cannot be read makes no exception from the policy: the agent is asked all the same.
+func TestUnreadableImage(t *testing.T) {
+	agent := ociapitest.Start(t)
+	n := newNode(t, agent.Socket)
+	n.preload = strings.Repeat("x", ociapi.PreloadBytesMax+1)
+	if called, _ := n.create(gpu); called != n.created() || n.read("b/config.json") != gpu {
+		t.Errorf("where it passes, called with %q", called)
+	}
+	agent.Refuse("no")
+	if called, stderr := n.create(gpu); called != "" || stderr != "weir: container web: no\n" {
+		t.Errorf("where it is refused, called with %q, and said %q", called, stderr)
+	}
+	agent.Answer(ociapi.Prepared{Grant: &grant})
+	for _, spec := range []string{gpu, asking} {
+		called, stderr := n.create(spec)
+		if called != "" || !strings.Contains(stderr, "container web: reading /etc/ld.so.preload of the image: it has ") {
+			t.Errorf("%s: called with %q, and said %q", spec, called, stderr)
+		}
+	}
+	if got := agent.Events(); !slices.Equal(got, []string{"release " + grant.ID}) {
+		t.Errorf("the agent heard %q", got)
 	}
 }
 

@@ -38,6 +38,7 @@ type changed struct {
 	BeforeSHA256 string   `json:"before_sha256"`
 	AfterSHA256  []string `json:"after_sha256"` // the last one is what it is to be
 	Import       string   `json:"import,omitempty"`
+	Shared       bool     `json:"shared,omitempty"`
 }
 
 // Records is the directory in which it is kept what was there: STATE/rollback.
@@ -144,7 +145,8 @@ func (r Records) keep(kept *manifest, runtime string, edit Edit) error {
 		entry.AfterSHA256 = append(entry.AfterSHA256, after)
 		return nil
 	}
-	entry := changed{Path: edit.Path, BeforeSHA256: hash(edit.Before), AfterSHA256: []string{after}, Import: edit.Import}
+	entry := changed{Path: edit.Path, BeforeSHA256: hash(edit.Before), AfterSHA256: []string{after}, Import: edit.Import,
+		Shared: edit.Shared}
 	if edit.Before != nil {
 		entry.Backup = r.freeName(runtime, filepath.Base(edit.Path))
 		if err := replace(filepath.Join(r.dir(runtime), entry.Backup), edit.Before, 0o600); err != nil {
@@ -175,8 +177,8 @@ func (r Records) Configured(runtime string) (string, error) {
 }
 
 // Undo plans what puts back exactly what was there before all that Apply has written for a runtime. A
-// file that somebody has changed since is left to him, with an error that is ErrChanged; but of one in
-// which weir had only put an import, that import is taken out.
+// file that somebody has changed since is left to him, with an error that is ErrChanged if nothing else is
+// wrong; but of one in which weir had only put an import, that import is taken out.
 func (r Records) Undo(runtime string) (Plan, error) {
 	kept, err := r.load(runtime)
 	if err != nil {
@@ -184,17 +186,48 @@ func (r Records) Undo(runtime string) (Plan, error) {
 	}
 	plan := Plan{Runtime: runtime}
 	var errs []error
+	more := false
 	for _, file := range slices.Backward(kept.Files) {
 		now, err := Load(file.Path)
+		if err == nil {
+			err = r.relied(runtime, file)
+		}
 		if err == nil {
 			var edit *Edit
 			if edit, err = r.undo(runtime, file, now); edit != nil {
 				plan.Edits = append(plan.Edits, *edit)
 			}
 		}
+		if err != nil && !errors.Is(err, ErrChanged) {
+			more = true
+		}
 		errs = append(errs, err)
 	}
-	return plan, errors.Join(errs...)
+	err = errors.Join(errs...)
+	if more {
+		err = errors.New(err.Error()) // not to be forced: what was there would be forgotten
+	}
+	return plan, err
+}
+
+// relied is an error where another container runtime goes through weir-runtime and has found its settings
+// as this one has written them.
+func (r Records) relied(runtime string, file changed) error {
+	if !file.Shared {
+		return nil
+	}
+	others, err := os.ReadDir(string(r))
+	for _, other := range others {
+		var kept *manifest
+		if other.Name() != runtime && err == nil {
+			kept, err = r.load(other.Name())
+		}
+		if kept != nil && err == nil && kept.Mode == ModeRuntime &&
+			!slices.ContainsFunc(kept.Files, func(c changed) bool { return c.Path == file.Path }) {
+			return fmt.Errorf("%s: %s needs it as it is, too; unconfigure that first", file.Path, other.Name())
+		}
+	}
+	return err
 }
 
 // undo is the edit that undoes one file's; nil: there is nothing to do.
@@ -209,12 +242,14 @@ func (r Records) undo(runtime string, file changed, now File) (*Edit, error) {
 		if file.Backup == "" {
 			return edit, nil
 		}
-		before, err := os.ReadFile(filepath.Join(r.dir(runtime), file.Backup))
+		kept := filepath.Join(r.dir(runtime), file.Backup)
+		before, err := os.ReadFile(kept)
 		if err == nil && hash(before) != file.BeforeSHA256 {
 			err = errors.New("it is damaged")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: the copy of what was there cannot be read: %w", file.Path, err)
+			return nil, fmt.Errorf("%s: the copy of what was there, %s, cannot be used: %w; take weir's part out by "+
+				"hand, and try again", file.Path, kept, err)
 		}
 		edit.After = before
 		return edit, nil
@@ -319,7 +354,15 @@ func replace(path string, text []byte, mode fs.FileMode) (err error) {
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("bringing %s to the disk: %w", path, err)
+	}
+	defer dir.Close()
+	return dir.Sync() // or a power failure could keep a later file of the plan, and not this one
 }
 
 func ownerOf(info fs.FileInfo) [2]int {

@@ -151,6 +151,56 @@ func TestUndoLeavesOthersChanges(t *testing.T) {
 			t.Error("somebody's file is to be taken away")
 		}
 	}
+	// With more wrong than that it cannot be forced, or the other file would never be put back.
+	copies, err := filepath.Glob(filepath.Join(m.records.dir("containerd"), "config.toml.*"))
+	if err != nil || len(copies) != 1 || os.Truncate(copies[0], 0) != nil {
+		t.Fatalf("%v, %v", copies, err)
+	}
+	if _, err := m.records.Undo("containerd"); err == nil || errors.Is(err, ErrChanged) ||
+		!strings.Contains(err.Error(), "99-weir.toml") || !strings.Contains(err.Error(), "config.toml: the copy") {
+		t.Errorf("%v", err)
+	}
+}
+
+// weir-runtime's settings stay as long as another container runtime goes through it that found them there.
+func TestUndoLeavesWhatAnotherNeeds(t *testing.T) {
+	m := newMachine(t)
+	m.write(t, "config.toml", mainWithRegistry)
+	before := m.files(t)
+	if err := m.records.Apply(m.plan(t, ModeRuntime), ModeRuntime); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	s := setup(ModeRuntime)
+	if s.Wrapper, err = Load(m.file("runtime.toml")); err != nil || s.Wrapper.Text == nil {
+		t.Fatalf("%q, %v", s.Wrapper.Text, err)
+	}
+	docker, err := PlanDocker(File{m.file("daemon.json"), []byte(
+		`{"default-runtime":"nvidia","runtimes":{"nvidia":{"path":"/usr/bin/nvidia-container-runtime"}}}`)}, s)
+	if err != nil || len(docker.Edits) != 1 {
+		t.Fatalf("%s, %v", docker.Diff(), err)
+	}
+	m.write(t, "daemon.json", string(docker.Edits[0].Before))
+	if err := m.records.Apply(docker, ModeRuntime); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.records.Undo("containerd"); err == nil || errors.Is(err, ErrChanged) ||
+		!strings.Contains(err.Error(), "runtime.toml: docker needs it as it is, too; unconfigure that first") {
+		t.Errorf("%v", err)
+	}
+	plan, err := m.records.Undo("docker")
+	if err == nil {
+		err = m.records.Revert(plan)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.undo(t)
+	after := m.files(t)
+	delete(after, "daemon.json")
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestApplyLooksAgain(t *testing.T) {

@@ -55,6 +55,8 @@ type Edit struct {
 	Mode   fs.FileMode
 	// Import is the entry that this edit adds to a main configuration's imports, and all that it does.
 	Import string
+	// Shared: it is of weir-runtime's settings, which other container runtimes may rely on.
+	Shared bool
 }
 
 // Plan is what is to be written, in this order, and what the user has to do then.
@@ -110,7 +112,7 @@ func (p *Plan) wrapper(setup Setup, base string) error {
 		lines = fmt.Appendf(lines, "# The OCI runtime to which weir-runtime passes containers on.\nruntime = %q\n", base)
 	}
 	switch there, _ := now["control_socket"].(string); {
-	case setup.ControlSocket == defaultSocket, there == setup.ControlSocket:
+	case there == setup.ControlSocket, there == "" && setup.ControlSocket == defaultSocket:
 	case there != "":
 		return fmt.Errorf("%s asks the agent at %q; here it would have to be %q; nothing is written",
 			setup.Wrapper.Path, there, setup.ControlSocket)
@@ -118,7 +120,7 @@ func (p *Plan) wrapper(setup Setup, base string) error {
 		lines = fmt.Appendf(lines, "# Where weir-runtime asks the agent.\ncontrol_socket = %q\n", setup.ControlSocket)
 	}
 	if len(lines) > 0 {
-		p.add(setup.Wrapper, append(lines, setup.Wrapper.Text...))
+		p.add(setup.Wrapper, append(lines, setup.Wrapper.Text...)).Shared = true
 	}
 	return nil
 }

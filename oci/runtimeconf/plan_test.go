@@ -210,6 +210,8 @@ func TestRefusals(t *testing.T) {
 	taken.Wrapper.Text = []byte("runtime = \"crun\"\n")
 	asked := setup(ModeRuntime)
 	asked.ControlSocket, asked.Wrapper.Text = "/srv/control.sock", []byte("control_socket = \"/other.sock\"\n")
+	elsewhere := setup(ModeRuntime)
+	elsewhere.Wrapper.Text = []byte("control_socket = \"/other.sock\"\n")
 	self := containerdOf(t, "1.7.35", "dump17.toml", "")
 	self.Effective = []byte(strings.Replace(string(self.Effective), "/usr/bin/nvidia-container-runtime", "/usr/bin/weir-runtime", 1))
 	contained := func(node Containerd, s Setup) func() (Plan, error) {
@@ -228,17 +230,18 @@ func TestRefusals(t *testing.T) {
 		configFile + ":2: ":   main("version = 2\n[plugins\n"),
 		"is of version 1":     main("root = \"/x\"\n"),
 		"cannot change its imports; nothing is written: make them": main("version = 2\n\"imports\" = [\n\"/x/*.toml\"]\n"),
-		"too old":                      contained(old, setup(ModeRuntime)),
-		"is of type":                   contained(kata, setup(ModeRuntime)),
-		"has no runtime":               contained(gone, setup(ModeRuntime)),
-		"passes containers on to":      contained(containerdOf(t, "1.7.35", "dump17.toml", ""), taken),
-		"asks the agent at":            contained(containerdOf(t, "1.7.35", "dump17.toml", ""), asked),
-		"on to itself":                 contained(self, setup(ModeRuntime)),
-		`no mode "hooks"`:              contained(containerdOf(t, "2.4.2", "dump24.toml", ""), setup(ModeHooks)),
-		`1.6.20~ds1 has no mode "cdi"`: contained(containerdOf(t, "1.6.20~ds1", "dump17.toml", ""), setup(ModeCDI)),
-		`1.6.20 has no mode "nri"`:     contained(containerdOf(t, "1.6.20", "dump17.toml", ""), setup(ModeNRI)),
-		"want runtime, cdi, nri":       contained(containerdOf(t, "2.4.2", "dump24.toml", ""), setup("magic")),
-		"no version of containerd":     contained(containerdOf(t, "newest", "dump24.toml", ""), setup(ModeRuntime)),
+		"too old":                             contained(old, setup(ModeRuntime)),
+		"is of type":                          contained(kata, setup(ModeRuntime)),
+		"has no runtime":                      contained(gone, setup(ModeRuntime)),
+		"passes containers on to":             contained(containerdOf(t, "1.7.35", "dump17.toml", ""), taken),
+		"asks the agent at":                   contained(containerdOf(t, "1.7.35", "dump17.toml", ""), asked),
+		`have to be "/run/weir/control.sock"`: contained(containerdOf(t, "1.7.35", "dump17.toml", ""), elsewhere),
+		"on to itself":                        contained(self, setup(ModeRuntime)),
+		`no mode "hooks"`:                     contained(containerdOf(t, "2.4.2", "dump24.toml", ""), setup(ModeHooks)),
+		`1.6.20~ds1 has no mode "cdi"`:        contained(containerdOf(t, "1.6.20~ds1", "dump17.toml", ""), setup(ModeCDI)),
+		`1.6.20 has no mode "nri"`:            contained(containerdOf(t, "1.6.20", "dump17.toml", ""), setup(ModeNRI)),
+		"want runtime, cdi, nri":              contained(containerdOf(t, "2.4.2", "dump24.toml", ""), setup("magic")),
+		"no version of containerd":            contained(containerdOf(t, "newest", "dump24.toml", ""), setup(ModeRuntime)),
 		"daemon.json: ": func() (Plan, error) {
 			return PlanDocker(File{"/etc/docker/daemon.json", []byte("{,}")}, setup(ModeRuntime))
 		},

@@ -9,7 +9,7 @@ import (
 )
 
 // ListingPath is where a helper tells of containers.
-const ListingPath = "/v1/oci/listing"
+const ListingPath = Prefix + "listing"
 
 // Bounds of what is told of containers. More is refused.
 const (

@@ -19,11 +19,12 @@ import (
 
 // The requests' paths.
 const (
-	PreparePath  = "/v1/oci/prepare"
-	RegisterPath = "/v1/oci/register"
-	ReleasePath  = "/v1/oci/release"
-	EarlyPath    = "/v1/oci/early"
-	MissedPath   = "/v1/oci/missed"
+	Prefix       = "/v1/oci/"
+	PreparePath  = Prefix + "prepare"
+	RegisterPath = Prefix + "register"
+	ReleasePath  = Prefix + "release"
+	EarlyPath    = Prefix + "early"
+	MissedPath   = Prefix + "missed"
 )
 
 const (

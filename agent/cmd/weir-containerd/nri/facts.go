@@ -32,7 +32,8 @@ func facts(pod *api.PodSandbox, c *api.Container) oci.Facts {
 			oci.Mount{Destination: m.GetDestination(), Source: m.GetSource()})
 	}
 	for _, d := range c.GetLinux().GetDevices() {
-		parts.Linux.Devices = append(parts.Linux.Devices, struct{ Path string }{d.GetPath()})
+		parts.Linux.Devices = append(parts.Linux.Devices, oci.Node{
+			Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor()})
 	}
 	found := parts.Facts(strings.Contains(pod.GetRuntimeHandler(), "nvidia"))
 	found.HasGPU = found.HasGPU || slices.ContainsFunc(c.GetCDIDevices(), func(d *api.CDIDevice) bool {

@@ -81,14 +81,14 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	}
 	fail := func(err error) error { return fmt.Errorf("weir: container %s: %w", found.Name, err) }
 	request := request(found, c.GetId(), p.bundle(c))
-	var err error
+	var unread error
 	if source := found.PreloadSource; source != "" {
-		request.Preload, err = bundle.MountedPreload(source)
+		if request.Preload, unread = bundle.MountedPreload(source); unread != nil && asks(found) {
+			return nil, nil, fail(unread)
+		}
 	}
-	var prepared ociapi.Prepared
-	if err == nil {
-		prepared, err = p.prepare(request)
-	}
+	// What is wrong with a file that is mounted must not decide whether the node's policy holds.
+	prepared, err := p.prepare(request)
 	var refusal *ociapi.Refusal
 	switch {
 	case errors.As(err, &refusal), err != nil && asks(found):
@@ -99,6 +99,9 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	case prepared.Grant == nil:
 		p.note(request.ID, false)
 		return nil, nil, nil
+	case unread != nil:
+		go p.release(request.ID, ociapi.Event{Bundle: request.Bundle})
+		return nil, nil, fail(unread)
 	case p.isOver():
 		go p.release(request.ID, ociapi.Event{Bundle: request.Bundle})
 		return nil, nil, fail(errOver)

@@ -99,8 +99,11 @@ func TestMountedPreload(t *testing.T) {
 		t.Errorf("%+v", asked)
 	}
 	c.Mounts = []*api.Mount{mountOf("/nonexistent/preload", "/etc/ld.so.preload")}
-	if _, err := p.create(t, pod("weir/memory", "1GiB"), c); err == nil || !strings.Contains(err.Error(), "/nonexistent/preload") {
-		t.Errorf("%v", err)
+	c.Linux = &api.LinuxContainer{Devices: []*api.LinuxDevice{{Path: "/dev/nvidia0"}}}
+	for _, pod := range []*api.PodSandbox{pod("weir/memory", "1GiB"), pod()} { // one that is granted unasked, too
+		if _, err := p.create(t, pod, c); err == nil || !strings.Contains(err.Error(), "/nonexistent/preload") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 
