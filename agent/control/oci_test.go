@@ -27,32 +27,39 @@ func TestHelpersRoundTrips(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
+	node.Lock()
 	if diff := cmp.Diff([]ociapi.Container{asked}, node.Asked); diff != "" {
 		t.Error(diff)
 	}
+	node.Unlock()
 	event := ociapi.Event{GrantID: "0123", Bundle: "/b", PID: 5}
 	if err := errors.Join(client.Register(event), client.Release(event)); err != nil {
 		t.Error(err)
 	}
+	node.Lock()
 	if diff := cmp.Diff([]ociapi.Event{event, event}, node.Told); diff != "" {
 		t.Error(diff)
 	}
+	node.Unlock()
 	if early, err := client.Early(); err != nil || early.Grants["web"] != "0123" {
 		t.Errorf("%v, %v", early, err)
 	}
-	if err := client.Missed(asked); err != nil || len(node.Asked) != 2 {
+	err = client.Missed(asked)
+	node.Lock()
+	if err != nil || len(node.Asked) != 2 {
 		t.Errorf("%v, %v", node.Asked, err)
 	}
+	node.Unlock()
 	listing := ociapi.Listing{Runtime: "r", Generation: 1 << 63, Begin: true, Containers: []ociapi.Listed{{
 		Key: ociapi.Key{Namespace: "n", ID: "i"}, PID: 7, Running: true, Labels: map[string]string{"a": "b"},
 	}}, Gone: []ociapi.Key{{Namespace: "n", ID: "j"}}}
 	if again, err := client.List(listing); again || err != nil {
 		t.Errorf("%v, %v", again, err)
 	}
+	node.Lock()
 	if diff := cmp.Diff([]ociapi.Listing{listing}, node.Listed); diff != "" {
 		t.Error(diff)
 	}
-	node.Lock()
 	node.Fail = fmt.Errorf("%w: annotation \"weir/memory\": no size", control.ErrInvalid)
 	node.Unlock()
 	var refusal *ociapi.Refusal
@@ -69,6 +76,8 @@ func TestWorstImageFits(t *testing.T) {
 	if _, err := client.Prepare(ociapi.Container{ID: "web", Bundle: "/b", Preload: preload}); err != nil {
 		t.Fatal(err)
 	}
+	node.Lock()
+	defer node.Unlock()
 	if got := node.Asked[0].Preload; got != preload {
 		t.Errorf("%d bytes of it came", len(got))
 	}
