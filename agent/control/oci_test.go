@@ -77,8 +77,9 @@ func TestWorstImageFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	node.Lock()
-	defer node.Unlock()
-	if got := node.Asked[0].Preload; got != preload {
+	got := node.Asked[0].Preload
+	node.Unlock()
+	if got != preload {
 		t.Errorf("%d bytes of it came", len(got))
 	}
 	if err := client.Register(ociapi.Event{GrantID: "0123", Preload: &preload}); err != nil {
