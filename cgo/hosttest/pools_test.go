@@ -179,10 +179,11 @@ func TestPoolDestroyedInUse(t *testing.T) {
 }
 
 // TestPoolDestroyedWhileOthersWait: a pool that is destroyed while memory of it is in use is the driver's
-// until it is told so, whoever else sees the memory come free meanwhile.
+// until it is told so, whoever else sees the memory come free meanwhile. There is room for all pools at once:
+// the thread that waits may come late, and until then their memory is in use.
 func TestPoolDestroyedWhileOthersWait(t *testing.T) {
 	t.Parallel()
-	a := startAgent(t, 64*chunk)
+	a := startAgent(t, 512*chunk)
 	h := startHost(t, plain, a.path)
 	h.ok("dawdle 10")
 	h.want("ok 0", "leave 300")
