@@ -77,6 +77,15 @@ func Load(path string) (File, error) {
 	return File{path, text}, err
 }
 
+// check refuses an edit whose file is not as the plan found it.
+func (e Edit) check() error {
+	now, err := Load(e.Path)
+	if err == nil && hash(now.Text) != hash(e.Before) {
+		err = fmt.Errorf("%s: %w meanwhile; try again", e.Path, ErrChanged)
+	}
+	return err
+}
+
 // Apply writes a plan. Nothing is written where a file is not as the plan found it.
 func (r Records) Apply(plan Plan, mode string) error {
 	if len(plan.Edits) == 0 {
@@ -87,12 +96,8 @@ func (r Records) Apply(plan Plan, mode string) error {
 		return err
 	}
 	for _, edit := range plan.Edits {
-		now, err := Load(edit.Path)
-		if err != nil {
+		if err := edit.check(); err != nil {
 			return err
-		}
-		if hash(now.Text) != hash(edit.Before) {
-			return fmt.Errorf("%s: %w meanwhile; try again", edit.Path, ErrChanged)
 		}
 	}
 	if err := os.MkdirAll(r.dir(plan.Runtime), 0o700); err != nil {
@@ -272,12 +277,8 @@ func (r Records) Revert(plan Plan) error {
 		return err
 	}
 	for _, edit := range plan.Edits {
-		now, err := Load(edit.Path)
-		if err != nil {
+		if err := edit.check(); err != nil {
 			return err
-		}
-		if hash(now.Text) != hash(edit.Before) {
-			return fmt.Errorf("%s: %w meanwhile; try again", edit.Path, ErrChanged)
 		}
 		if edit.After == nil {
 			err = os.Remove(edit.Path)

@@ -24,7 +24,8 @@ overhead() {
     uuid=$("$weir" sim status --dir "$WEIR_SIM" -o json | sed -n 's/.*"uuid": *"\([^"]*\)".*/\1/p' | head -n 1)
     for library in $rivals; do preloads+=(--preload "$library"); done
     local failed=0
-    WEIR_NULL_UUIDS=$uuid "$weir" run --name overhead --memory 256MiB -- \
+    # Room for the contexts of a whole crowd, which the agent counts as the simulated GPU's are.
+    WEIR_NULL_UUIDS=$uuid "$weir" run --name overhead --memory 2GiB -- \
         env -u LD_PRELOAD "$top/build/bench/overhead" "${long[@]}" \
         --preload "$top/build/libweir.so" "${preloads[@]}" || failed=1
     # The agent learns what a context takes from one on the simulated GPU: the null driver's take nothing.

@@ -3,12 +3,10 @@ package ctrd
 // The daemon: its start, its sudden end, and what ctr, crictl and weir say to it.
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,7 +35,7 @@ type Daemon struct {
 	Dir     string // all that is its own lies below
 	g       Generation
 	options Options
-	log     *output
+	log     *node.SyncBuffer
 	images  *images
 	pods    map[string]*Pod // that run, by namespace and name
 	plugin  *plugin
@@ -50,31 +48,13 @@ type running struct {
 	ended   chan struct{}
 }
 
-// output collects what a process says.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // Start configures a containerd for a node, starts it and imports the image that containers are made of. The
 // node's agent is the one that is asked about containers.
 func Start(t testing.TB, g Generation, n *node.Node, options Options) *Daemon {
 	t.Helper()
 	g.need(t)
 	d := &Daemon{
-		t: t, Node: n, Dir: filepath.Join(n.Dir, "ctrd"), g: g, options: options, log: &output{},
+		t: t, Node: n, Dir: filepath.Join(n.Dir, "ctrd"), g: g, options: options, log: &node.SyncBuffer{},
 		images: &images{known: map[string]bool{}}, pods: map[string]*Pod{}, plugin: &plugin{},
 		running: &running{},
 	}

@@ -17,7 +17,7 @@ import (
 type plugin struct {
 	process *exec.Cmd
 	ended   chan struct{}
-	log     output
+	log     node.SyncBuffer
 }
 
 // StartPlugin starts the plugin, as its service does. The daemon need not be there yet.

@@ -16,7 +16,7 @@ import (
 type Program struct {
 	t      testing.TB
 	cmd    *exec.Cmd
-	stderr *syncBuffer
+	stderr *SyncBuffer
 	in     io.WriteCloser
 	lines  chan string // of its standard output, closed at its end
 	ended  chan struct{}
@@ -69,7 +69,7 @@ func (n *Node) start(env []string, program string, arguments ...string) *Program
 	cmd := exec.Command(program, arguments...)
 	cmd.Env = append(n.Env(), env...)
 	cmd.SysProcAttr = n.attributes()
-	p := &Program{t: n.t, cmd: cmd, stderr: &syncBuffer{}, lines: make(chan string, 1024), ended: make(chan struct{})}
+	p := &Program{t: n.t, cmd: cmd, stderr: &SyncBuffer{}, lines: make(chan string, 1024), ended: make(chan struct{})}
 	cmd.Stderr = p.stderr
 	var err error
 	if p.in, err = cmd.StdinPipe(); err != nil {

@@ -47,7 +47,7 @@ type Node struct {
 	RunDir  string // the agent's
 	SimDir  string // the simulated machine's
 	options Options
-	log     *syncBuffer
+	log     *SyncBuffer
 	*running
 }
 
@@ -57,19 +57,19 @@ type running struct {
 	ended chan struct{} // closed when it has ended
 }
 
-// syncBuffer collects a process's output while tests read it.
-type syncBuffer struct {
+// SyncBuffer collects a process's output while tests read it.
+type SyncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (b *syncBuffer) Write(p []byte) (int, error) {
+func (b *SyncBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.Write(p)
 }
 
-func (b *syncBuffer) String() string {
+func (b *SyncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
@@ -138,7 +138,7 @@ func Start(t testing.TB, options Options) *Node {
 	}
 	n := &Node{
 		t: t, Dir: dir, RunDir: filepath.Join(dir, "run"), SimDir: filepath.Join(dir, "sim"),
-		options: options, log: &syncBuffer{}, running: &running{},
+		options: options, log: &SyncBuffer{}, running: &running{},
 	}
 	t.Cleanup(n.remove)
 	n.writeConfig(options.Config)
