@@ -314,14 +314,15 @@ func (n *Node) named(event ociapi.Event) *container {
 	return nil
 }
 
-// byBundle is the living container of a bundle, or nil. Called under mu.
+// byBundle is the living container of a bundle, or nil. One whose first process has ended is none, though the
+// agent may not have been told: the next one of the same bundle must not get its grant. Called under mu.
 func (n *Node) byBundle(bundle string) *container {
 	for _, c := range n.containers {
 		if c.spec.OCI == nil || c.spec.OCI.Bundle != filepath.Clean(bundle) {
 			continue
 		}
 		c.mu.Lock()
-		over := c.rootOver || c.closed
+		over := c.rootOver || c.closed || c.root != nil && c.root.Ended()
 		c.mu.Unlock()
 		if !over {
 			return c

@@ -287,6 +287,25 @@ func TestFirstProcessEnds(t *testing.T) {
 	}
 }
 
+// A container that is started again before the agent has been told of its predecessor's end gets a grant of its own.
+func TestStartedAgainAtOnce(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	grant := b.granted(asking("web", "4MiB"))
+	first := inGroup(t, filepath.Join(dir, "web"))
+	b.register(grant, first)
+	b.watcher.remove(b.containers[grant.ID].rootMark) // nobody tells
+	first.Kill()
+	again := b.granted(asking("web", "4MiB"))
+	if again.ID == grant.ID {
+		t.Fatal("it was given the grant of a container that has ended")
+	}
+	next := inGroup(t, filepath.Join(dir, "web"))
+	b.register(again, next)
+	next.Must("hello %s", socketOf(again))
+	next.Must("alloc 0 %d", mib)
+}
+
 func TestUnstartedIsGivenUp(t *testing.T) {
 	groups(t)
 	var ahead atomic.Int64
