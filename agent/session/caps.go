@@ -14,6 +14,7 @@ import (
 
 	"weir/agent/control"
 	"weir/agent/store"
+	"weir/oci/policy"
 )
 
 // ChangeCaps changes a container's caps while it runs. They are on the disk before they hold.
@@ -30,7 +31,11 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	}
 	before := c.spec.Caps
 	after, err := n.changed(before, change)
-	if err != nil {
+	switch {
+	case errors.Is(err, control.ErrInvalid): // which is for the exit code, not for the message
+		return control.CapsResult{}, fmt.Errorf("%w: caps of %s: %s", control.ErrInvalid, c.spec.Name,
+			strings.TrimPrefix(err.Error(), control.ErrInvalid.Error()+": "))
+	case err != nil:
 		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.spec.Name, err)
 	}
 	result := control.CapsResult{
@@ -105,9 +110,14 @@ func (n *Node) checkCaps(caps control.Caps) (control.Caps, error) {
 	if w := caps.Weight; w != nil && (!(*w > 0) || math.IsInf(*w, 0)) {
 		return caps, fmt.Errorf("%w: a weight of %g; give a number above 0", control.ErrInvalid, *w)
 	}
+	if m := caps.MemoryBytes; m != nil {
+		if err := n.overCard(*m, n.gpus...); err != nil {
+			return caps, err
+		}
+	}
 	byUUID := make(map[string]int64, len(caps.MemoryByGPU))
 	for ref, bytes := range caps.MemoryByGPU {
-		uuid, err := n.gpuUUID(ref)
+		g, err := n.namedGPU(ref)
 		if err != nil {
 			return caps, err
 		}
@@ -115,10 +125,13 @@ func (n *Node) checkCaps(caps control.Caps) (control.Caps, error) {
 			return caps, fmt.Errorf("%w: a memory cap of %d bytes on GPU %s; give at least 1",
 				control.ErrInvalid, bytes, ref)
 		}
-		if _, twice := byUUID[uuid]; twice {
-			return caps, fmt.Errorf("%w: two memory caps on one GPU, %s", control.ErrInvalid, uuid)
+		if err := n.overCard(bytes, g); err != nil {
+			return caps, err
 		}
-		byUUID[uuid] = bytes
+		if _, twice := byUUID[g.uuid]; twice {
+			return caps, fmt.Errorf("%w: two memory caps on one GPU, %s", control.ErrInvalid, g.uuid)
+		}
+		byUUID[g.uuid] = bytes
 	}
 	if caps.MemoryByGPU = byUUID; len(byUUID) == 0 {
 		caps.MemoryByGPU = nil
@@ -126,27 +139,42 @@ func (n *Node) checkCaps(caps control.Caps) (control.Caps, error) {
 	return caps, nil
 }
 
+// overCard refuses a memory cap that none of the GPUs has room for: it would hold nothing back.
+func (n *Node) overCard(bytes int64, gpus ...*gpu) error {
+	if len(gpus) == 0 {
+		return nil
+	}
+	var cards []policy.GPU
+	for _, g := range gpus {
+		cards = append(cards, g.card())
+	}
+	if err := policy.OverCard(bytes, cards, 1); err != nil {
+		return fmt.Errorf("%w: --memory: %w", control.ErrInvalid, err)
+	}
+	return nil
+}
+
 // uuidPrefixMin is how much of a UUID must be given at least, its kind included.
 const uuidPrefixMin = len("GPU-") + 4
 
-// gpuUUID finds the GPU that is named by its index ("1:0" for a MIG device, or just that of its card
+// namedGPU finds the GPU that is named by its index ("1:0" for a MIG device, or just that of its card
 // where that has one only), its UUID or the beginning of that.
-func (n *Node) gpuUUID(ref string) (string, error) {
+func (n *Node) namedGPU(ref string) (*gpu, error) {
 	index, err := strconv.Atoi(ref)
 	isIndex := err == nil
-	var found []string
+	var found []*gpu
 	for _, g := range n.gpus {
 		begins := len(ref) >= uuidPrefixMin && len(ref) <= len(g.uuid) &&
 			strings.EqualFold(ref, g.uuid[:len(ref)])
 		if isIndex && g.index == index || !isIndex && (begins || ref == g.name) {
-			found = append(found, g.uuid)
+			found = append(found, g)
 		}
 	}
 	if len(found) == 1 {
 		return found[0], nil
 	}
 	if len(found) > 1 {
-		return "", fmt.Errorf("%w: %q can be each of %d GPUs; give all of a UUID, or CARD:DEVICE for a "+
+		return nil, fmt.Errorf("%w: %q can be each of %d GPUs; give all of a UUID, or CARD:DEVICE for a "+
 			"MIG device", control.ErrInvalid, ref, len(found))
 	}
 	known := make([]string, 0, len(n.gpus))
@@ -154,9 +182,9 @@ func (n *Node) gpuUUID(ref string) (string, error) {
 		known = append(known, fmt.Sprintf("%s (%s)", g.name, g.uuid))
 	}
 	if len(known) == 0 {
-		return "", fmt.Errorf("GPU %q: %w; the agent knows no GPU", ref, control.ErrNotFound)
+		return nil, fmt.Errorf("GPU %q: %w; the agent knows no GPU", ref, control.ErrNotFound)
 	}
-	return "", fmt.Errorf("GPU %q: %w; there are %s", ref, control.ErrNotFound,
+	return nil, fmt.Errorf("GPU %q: %w; there are %s", ref, control.ErrNotFound,
 		strings.Join(known, ", "))
 }
 

@@ -55,6 +55,43 @@ func TestCapsByGPU(t *testing.T) {
 	}
 }
 
+// TestCapsOverTheCard: what would hold nothing back is refused, in the same words wherever it is asked for.
+func TestCapsOverTheCard(t *testing.T) {
+	b := start(t)
+	b.devices.gpus[1].MemoryBytes = 1 << 35
+	b.restart()
+	over := map[string]control.Caps{
+		"--memory: 64GiB is more than GPU 1, the largest, has (32GiB); ask for at most that": {
+			MemoryBytes: pointer(int64(1) << 36)},
+		"--memory: 17GiB is more than GPU 0 has (16GiB); ask for at most that": {
+			MemoryByGPU: map[string]int64{"0": 17 << 30, "1": 17 << 30}},
+	}
+	fits := control.Caps{MemoryBytes: pointer(int64(1) << 35), MemoryByGPU: map[string]int64{"0": 1 << 34}}
+	grant, err := b.StartRun(t.Context(), os.Getpid(), uint32(os.Geteuid()), control.RunRequest{Name: "box", Caps: fits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, caps := range over {
+		_, err := b.StartRun(t.Context(), os.Getpid(), uint32(os.Geteuid()), control.RunRequest{Caps: caps})
+		if !errors.Is(err, control.ErrInvalid) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("weir run: %v, want %s", err, want)
+		}
+		for _, dry := range []bool{true, false} {
+			_, err = b.ChangeCaps(t.Context(), "box", control.CapsChange{Set: caps, DryRun: dry})
+			if !errors.Is(err, control.ErrInvalid) || !strings.HasSuffix(err.Error(), "caps of box: "+want) {
+				t.Errorf("weir caps set: %v, want %s", err, want)
+			}
+		}
+	}
+	// What a cap is that an earlier agent gave, on a larger card, stays until it is changed.
+	b.devices.gpus[1].MemoryBytes = 1 << 33
+	b.restart()
+	weight := control.CapsChange{Set: control.Caps{Weight: pointer(2.0)}}
+	if _, err := b.ChangeCaps(t.Context(), grant.ID, weight); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestCapOfOneGPUOnly: what has no cap at all is not capped.
 func TestCapOfOneGPUOnly(t *testing.T) {
 	b := start(t)

@@ -28,6 +28,7 @@ import (
 	"weir/agent/session/wire"
 	"weir/agent/store"
 	"weir/cgo/abi"
+	"weir/oci/policy"
 )
 
 var _ control.Node = (*Node)(nil)
@@ -49,6 +50,11 @@ type gpu struct {
 	measuring sync.Mutex
 	failed    time.Time
 	failure   error
+}
+
+// card is what decisions depend on of the GPU.
+func (g *gpu) card() policy.GPU {
+	return policy.GPU{Name: g.name, UUID: g.uuid, MemoryBytes: g.known.MemoryBytes}
 }
 
 // Node is the tenant side of one agent. It implements control.Node.

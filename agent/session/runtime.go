@@ -115,7 +115,7 @@ func (n *Node) decide(asked ociapi.Container) (policy.Decision, error) {
 	}
 	node := policy.Node{}
 	for _, g := range n.gpus {
-		node.GPUs = append(node.GPUs, policy.GPU{Name: g.name, UUID: g.uuid, MemoryBytes: g.known.MemoryBytes})
+		node.GPUs = append(node.GPUs, g.card())
 	}
 	decision := policy.Decide(request, n.opts.Policy,
 		policy.Container{Namespace: asked.Namespace, Image: asked.Image, HasGPU: asked.HasGPU}, node)

@@ -5,7 +5,9 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"weir/agent/config"
@@ -94,6 +96,7 @@ func Decide(request annotation.Request, policy Policy, container Container, node
 	if err != nil {
 		return Decision{Action: Refuse, Reason: err.Error()}
 	}
+	limits.Memory = d.withinCards(limits.Memory)
 	gpus, err := d.gpus(limits)
 	if err != nil {
 		return Decision{Action: Refuse, Reason: err.Error()}
@@ -228,22 +231,59 @@ func (d *deciding) gpus(limits Limits) ([]string, error) {
 		return d.named(limits)
 	}
 	count := max(d.request.Count, 1)
-	var fit []string
+	if count > len(d.node.GPUs) {
+		return nil, fmt.Errorf("weir/count: %d, but the node has %d; its GPUs are %s", count,
+			len(d.node.GPUs), d.list())
+	}
+	var fit, small []string
 	for _, gpu := range d.node.GPUs {
 		if limits.Memory == nil || *limits.Memory <= gpu.MemoryBytes {
 			fit = append(fit, gpu.UUID)
+		} else {
+			small = append(small, gpu.UUID)
 		}
 	}
-	switch {
-	case len(fit) >= count:
-		return fit[:count], nil
-	case count > len(d.node.GPUs):
-		return nil, fmt.Errorf("weir/count: %d, but the node has %d; its GPUs are %s", count,
-			len(d.node.GPUs), d.list())
-	default:
-		return nil, fmt.Errorf("weir/memory: %s on each of %d is more than the node has; its GPUs are %s",
-			config.FormatSize(*limits.Memory), count, d.list())
+	if d.request.Memory == nil {
+		fit = append(fit, small...) // a cap that nobody asked for holds on these by their size
 	}
+	if len(fit) < count {
+		return nil, fmt.Errorf("weir/memory: %w", OverCard(*limits.Memory, d.node.GPUs, count))
+	}
+	return fit[:count], nil
+}
+
+// withinCards cuts a cap that the configuration gives to what there is: the operator wrote it for many nodes.
+func (d *deciding) withinCards(memory *int64) *int64 {
+	if memory == nil || d.request.Memory != nil || len(d.node.GPUs) == 0 {
+		return memory
+	}
+	most := largest(d.node.GPUs, 1).MemoryBytes
+	return lowest(memory, &most)
+}
+
+// largest is the GPU that has the rank-th most memory, from 1 on.
+func largest(gpus []GPU, rank int) GPU {
+	sorted := slices.Clone(gpus)
+	slices.SortStableFunc(sorted, func(a, b GPU) int { return cmp.Compare(b.MemoryBytes, a.MemoryBytes) })
+	return sorted[rank-1]
+}
+
+// OverCard is the error of a cap that is asked for on each of count GPUs, and that not so many of these have room
+// for; nil if they have. There are at least count.
+func OverCard(bytes int64, gpus []GPU, count int) error {
+	most := largest(gpus, count)
+	if bytes <= most.MemoryBytes {
+		return nil
+	}
+	which := "GPU " + most.Name
+	switch {
+	case count > 1:
+		which = fmt.Sprintf("%s, the last of the %d largest GPUs,", which, count)
+	case len(gpus) > 1:
+		which += ", the largest,"
+	}
+	return fmt.Errorf("%s is more than %s has (%s); ask for at most that", config.FormatSize(bytes), which,
+		config.FormatSize(most.MemoryBytes))
 }
 
 // named finds the GPUs that the request names.
@@ -272,9 +312,10 @@ func (d *deciding) named(limits Limits) ([]string, error) {
 			return nil, fmt.Errorf("weir/gpu: %q is %s; its GPUs are %s", ref, what, d.list())
 		}
 		gpu := found[0]
-		if limits.Memory != nil && *limits.Memory > gpu.MemoryBytes {
-			return nil, fmt.Errorf("weir/memory: %s is more than GPU %s has, %s",
-				config.FormatSize(*limits.Memory), gpu.Name, config.FormatSize(gpu.MemoryBytes))
+		if d.request.Memory != nil {
+			if err := OverCard(*d.request.Memory, found, 1); err != nil {
+				return nil, fmt.Errorf("weir/memory: %w", err)
+			}
 		}
 		for _, uuid := range uuids {
 			if uuid == gpu.UUID {

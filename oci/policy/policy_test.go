@@ -24,6 +24,7 @@ var (
 	}}
 	bare   = Container{Namespace: "team-a", Image: "docker.io/acme/llm:1"}
 	served = Container{Namespace: "team-a", Image: "docker.io/acme/llm:1", HasGPU: true}
+	other  = Container{Namespace: "elsewhere", Image: "docker.io/library/x:1"}
 	rules  = []config.ContainerRule{
 		{Namespace: "*", Image: "*/acme/*", Memory: pointer(4 * gib)},
 		{Namespace: "team-*", Image: "*", Memory: pointer(6 * gib), MemoryMax: pointer(16 * gib),
@@ -113,16 +114,18 @@ func TestRefusals(t *testing.T) {
 		{annotation.Request{Weight: pointer(5.0)}, bare, node, `weir/weight: 5 is over the ceiling of 4`},
 		{annotation.Request{WeightMax: pointer(5.0)}, bare, node, `weir/weight-max: 5 is over the ceiling of 4`},
 		{annotation.Request{Swap: pointer(gib)}, bare, noSwap, `weir/swap: GPU 0 has no concurrent managed access; leave`},
-		{annotation.Request{Swap: pointer(gib)}, Container{}, node, `weir/swap: 1GiB beyond no cap`},
-		{annotation.Request{Memory: pointer(100 * gib)}, Container{}, node, `weir/memory: 100GiB on each of 1 is more`},
-		{annotation.Request{Memory: pointer(60 * gib), Count: 2}, Container{}, node, `weir/memory: 60GiB on each of 2`},
+		{annotation.Request{Swap: pointer(gib)}, other, node, `weir/swap: 1GiB beyond no cap`},
+		{annotation.Request{Memory: pointer(100 * gib)}, other, node,
+			`weir/memory: 100GiB is more than GPU 2, the largest, has (80GiB); ask for at most that`},
+		{annotation.Request{Memory: pointer(60 * gib), Count: 2}, other, node,
+			`weir/memory: 60GiB is more than GPU 0, the last of the 2 largest GPUs, has (24GiB); ask for at most that`},
 		{annotation.Request{Count: 5}, bare, node, `weir/count: 5, but the node has 4; its GPUs are 0 (GPU-aaaa1111, 24GiB)`},
 		{annotation.Request{GPUs: []string{"7"}}, bare, node, `weir/gpu: "7" is no GPU of this node; its GPUs are 0 (`},
 		{annotation.Request{GPUs: []string{"GPU-aaaa"}}, bare, node, `weir/gpu: "GPU-aaaa" is the beginning of 2 UUIDs`},
 		{annotation.Request{GPUs: []string{"MIG-bbb"}}, bare, node, `weir/gpu: "MIG-bbb" is no GPU`},
 		{annotation.Request{GPUs: []string{"0", "GPU-aaaa1111"}}, bare, node, `GPU 0, which is named twice`},
-		{annotation.Request{GPUs: []string{"1:0"}, Memory: pointer(20 * gib)}, Container{}, node,
-			`weir/memory: 20GiB is more than GPU 1:0 has, 12GiB`},
+		{annotation.Request{GPUs: []string{"1:0"}, Memory: pointer(20 * gib)}, other, node,
+			`weir/memory: 20GiB is more than GPU 1:0 has (12GiB); ask for at most that`},
 		{annotation.Request{GPUs: []string{"0"}}, served, node, `weir/gpu: the container already has a GPU`},
 		{annotation.Request{Profile: "1g.10gb"}, bare, node, `weir/profile: `},
 		{annotation.Request{Memory: pointer(gib)}, bare, Node{}, `the agent knows no GPU`},

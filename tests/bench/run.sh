@@ -20,7 +20,7 @@ usage() {
 # driver shows a GPU of the same UUID.
 overhead() {
     local library uuid preloads=()
-    node_start a30
+    node_start h200 # a card with room for the cap below
     uuid=$("$weir" sim status --dir "$WEIR_SIM" -o json | sed -n 's/.*"uuid": *"\([^"]*\)".*/\1/p' | head -n 1)
     for library in $rivals; do preloads+=(--preload "$library"); done
     local failed=0

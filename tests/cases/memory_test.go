@@ -219,7 +219,7 @@ func TestM15DriverOutOfMemory(t *testing.T) {
 	hog := n.BarePuppet() // takes the card from outside
 	hog.OK("init")
 	hog.OK("alloc %d", 40*mib)
-	p := n.Puppet(node.RunOptions{Name: "m15", Memory: "1GiB"})
+	p := n.Puppet(node.RunOptions{Name: "m15", Memory: "64MiB"})
 	p.OK("init")
 	p.OK("alloc %d", 10*mib)
 	for range 20 {

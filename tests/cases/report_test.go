@@ -53,10 +53,15 @@ func TestM11NVML(t *testing.T) {
 		t.Errorf("%d bytes are free of a card that has not so much left", free)
 	}
 	pair[0].OK("alloc %d", pair[0].Numbers("nvml 0")[1])
-	// A cap above the card.
-	n.SetCap("report", "1GiB")
+	// A cap of all of the card; a larger one is refused.
+	n.SetCap("report", "256MiB")
 	if v := pair[1].Numbers("nvml 0"); v[0] != 256*mib {
-		t.Errorf("under a cap above the card total is %d", v[0])
+		t.Errorf("under a cap of all of the card total is %d", v[0])
+	}
+	over := n.Weir("caps", "set", "report", "--memory", "1GiB")
+	if want := "--memory: 1GiB is more than GPU 0 has (256MiB); ask for at most that"; over.Code != 2 ||
+		!strings.Contains(over.Stderr, want) {
+		t.Errorf("exit %d, %q; want %s", over.Code, over.Stderr, want)
 	}
 }
 

@@ -87,7 +87,7 @@ func badInput(t *testing.T, n *node.Node, s node.Starter) {
 		"unknown":  {"weir/memroy", "1GiB", "weir/memory"},
 		"size":     {"weir/memory", "many", "want a size such as 8GiB"},
 		"fraction": {"weir/memory", "0.3", "is not a whole number of bytes: want a size such as 8GiB"},
-		"over":     {"weir/memory", "4TiB", "its GPUs are 0"},
+		"over":     {"weir/memory", "4TiB", "is more than GPU 0 has (16GiB); ask for at most that"},
 		"gpu":      {"weir/gpu", "7", "its GPUs are 0"},
 	} {
 		refused(t, n, s, node.Wish{Name: "bad-" + name, Pod: pod, Annotations: map[string]string{bad.annotation: bad.value}},
