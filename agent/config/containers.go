@@ -78,6 +78,9 @@ func (r *ContainerRule) Matches(namespace, image string) bool {
 	return r.Namespace.Matches(namespace) && r.Image.Matches(image)
 }
 
+// ByImage tells whether the rule is for some images only.
+func (r ContainerRule) ByImage() bool { return r.Image != "*" }
+
 // ruleKeys is a [[containers]] table as it is written: all strings.
 type ruleKeys struct {
 	Namespace *string `toml:"namespace"`

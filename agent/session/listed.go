@@ -85,7 +85,7 @@ func (l *listed) take(m ociapi.Listing) (what turn, runtime string, again bool, 
 	return what, l.runtime, false, nil
 }
 
-// get is a container, and whether all that there are is known.
+// get is a container as it was last told of.
 func (l *listed) get(key ociapi.Key) (c ociapi.Listed, there bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,22 +94,26 @@ func (l *listed) get(key ociapi.Key) (c ociapi.Listed, there bool) {
 }
 
 // await is a container that is about to start: the runtime has it already, and tells of it soon if it
-// tells at all.
+// tells at all. What was known before the runtime was lost is not of it: another may have had its name.
 func (l *listed) await(ctx context.Context, key ociapi.Key, patience time.Duration) (ociapi.Listed, bool) {
 	late := time.After(patience)
 	for {
 		l.mu.Lock()
 		c, there := l.all[key]
-		hopeless, changed := l.lost, l.changed
+		there = there && !l.lost
+		changed := l.changed
 		l.mu.Unlock()
-		if there || hopeless || patience <= 0 {
-			return c, there
+		if there {
+			return c, true
+		}
+		if patience <= 0 {
+			return ociapi.Listed{}, false
 		}
 		select {
 		case <-ctx.Done():
-			return c, false
+			return ociapi.Listed{}, false
 		case <-late:
-			return c, false
+			return ociapi.Listed{}, false
 		case <-changed:
 		}
 	}

@@ -155,7 +155,7 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*conta
 	}
 	_, err = os.Stat(spec.OCI.Bundle)
 	c.bundleSeen = err == nil
-	c.event("prepared", 0, "prepared with %s", n.describeCaps(spec.Caps))
+	c.event("prepared", 0, "%s", strings.Join(nonEmpty("prepared with "+n.describeCaps(spec.Caps), decision.Note), "; "))
 	later := notYet(caps)
 	if decision.Limits.Report == annotation.ReportVirtual {
 		later = strings.Join(nonEmpty(later, "weir/report=virtual is kept, but not enforced by this version"), "; ")

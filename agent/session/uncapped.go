@@ -167,15 +167,13 @@ func (n *Node) complete(ctx context.Context, asked *ociapi.Container) {
 		return
 	}
 	patience := time.Duration(0)
-	if asked.Image == "" && slices.ContainsFunc(n.opts.Policy.Rules, namesImage) {
+	if asked.Image == "" && slices.ContainsFunc(n.opts.Policy.Rules, config.ContainerRule.ByImage) {
 		patience = imageWait
 	}
 	l, _ := n.listed.await(ctx, key, patience)
 	asked.Image = cmp.Or(asked.Image, l.Image)
 	asked.PodUID = cmp.Or(asked.PodUID, l.PodUID)
 }
-
-func namesImage(rule config.ContainerRule) bool { return rule.Image != "*" }
 
 // describeListed adds to a report what the container runtime tells. Called under node.mu.
 func (c *container) describeListed(r *control.Container) {

@@ -185,11 +185,13 @@ func TestRemovedBeforeItsStart(t *testing.T) {
 	b.wantEvent("unstarted", "its runtime has removed it")
 }
 
-// A rule by image holds for containers of ctr, whose image only the container runtime tells.
+// A rule by image holds for containers of ctr, whose image only the container runtime tells. While it does not, the
+// strictest rule by image holds.
 func TestRulesByImageOfListed(t *testing.T) {
-	memory := int64(3 * mib)
+	memory, strict := int64(3*mib), int64(mib)
 	b := start(t, hooked, func(o *Options) {
-		o.Policy.Rules = []config.ContainerRule{{Namespace: "*", Image: "*/trainer:*", Memory: &memory}}
+		o.Policy.Rules = []config.ContainerRule{{Namespace: "*", Image: "*/trainer:*", Memory: &memory},
+			{Namespace: "*", Image: "*/untrusted:*", MemoryMax: &strict}}
 	})
 	asked := ociapi.Container{ID: "box", Bundle: tasks + "default/box", Name: "box", Namespace: "default", Root: "/r",
 		Annotations: map[string]string{"weir/weight": "2"}}
@@ -204,22 +206,41 @@ func TestRulesByImageOfListed(t *testing.T) {
 		}
 		return b.container(b.granted(asked).ID).Caps.MemoryBytes
 	}
-	if got := capOf("unknown", false); got != nil {
-		t.Errorf("without a helper: %d", *got)
-	}
-	b.told()
-	for id, early := range map[string]bool{"early": true, "late": false} {
-		if got := capOf(id, early); got == nil || *got != memory {
-			t.Errorf("%s: %v", id, got)
+	// The first comes before the agent has been told of anything, as after its start.
+	for _, test := range []struct {
+		id    string
+		early bool
+	}{{"first", false}, {"early", true}, {"late", false}} {
+		if got := capOf(test.id, test.early); got == nil || *got != memory {
+			t.Errorf("%s: %v", test.id, got)
 		}
 	}
 	if c := b.container("early"); c.Image != "reg.example/trainer:7" {
 		t.Errorf("%+v", c)
 	}
-	// One that is never told of starts all the same, after some time.
-	asked.ID, asked.Name, asked.Bundle = "never", "never", tasks+"default/never"
-	if got := b.container(b.granted(asked).ID).Caps.MemoryBytes; got != nil {
-		t.Errorf("%d", *got)
+	strictly := func(id string) {
+		t.Helper()
+		asked.ID, asked.Name, asked.Bundle = id, id, tasks+"default/"+id
+		if got := b.container(b.granted(asked).ID).Caps.MemoryBytes; got == nil || *got != strict {
+			t.Errorf("%s: %v", id, got)
+		}
+		b.wantEvent("prepared", "its image is not known, so the strictest of the rules by image")
+	}
+	strictly("never")
+	// What was known of another container of the same name is not believed.
+	b.told(ociapi.Listed{Key: key("again"), Image: "reg.example/trainer:7"})
+	if _, err := b.Listing(t.Context(), ociapi.Listing{Lost: "its shim hangs"}); err != nil {
+		t.Fatal(err)
+	}
+	strictly("again")
+	asked.ID, asked.Bundle, asked.Annotations = "more", tasks+"default/more", map[string]string{"weir/memory": "2MiB"}
+	if _, err := b.Prepare(t.Context(), asked); !errors.Is(err, control.ErrInvalid) ||
+		!strings.Contains(err.Error(), "2MiB is over 1MiB, the lowest ceiling") {
+		t.Errorf("%v", err)
+	}
+	asked.Image = "reg.example/trainer:7" // as the CRI writes into the specification
+	if _, err := b.Prepare(t.Context(), asked); err != nil {
+		t.Errorf("of the CRI: %v", err)
 	}
 }
 

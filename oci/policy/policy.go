@@ -74,6 +74,8 @@ type Decision struct {
 	GPUs []string
 	// Reason is why it is refused; or why one with a GPU passes and is not enforced; else empty.
 	Reason string
+	// Note is what else the operator has to know of a grant; else empty.
+	Note string
 }
 
 // Decide decides on one container.
@@ -104,8 +106,15 @@ func Decide(request annotation.Request, policy Policy, container Container, node
 	if container.HasGPU {
 		gpus = nil
 	}
-	return Decision{Action: Grant, Limits: limits, GPUs: gpus}
+	decision := Decision{Action: Grant, Limits: limits, GPUs: gpus}
+	if d.byAnyImage() {
+		decision.Note = unknownImage
+	}
+	return decision
 }
+
+// unknownImage is what is said where a container's image matters and could not be learned.
+const unknownImage = "its image is not known, so the strictest of the rules by image in weir.toml holds"
 
 // deciding is one decision in the making.
 type deciding struct {
@@ -165,18 +174,46 @@ func (d *deciding) limits() (limits Limits, err error) {
 	return limits, nil
 }
 
-// rule is what all rules that match say together: of each kind the first default and the lowest ceiling.
+// rule is what all rules that match say together: of each kind the first default and the lowest ceiling. Where
+// the image is not known, those by image may all be the container's, so the lowest default holds, too.
 func (d *deciding) rule() (all config.ContainerRule) {
+	unknown := d.byAnyImage()
 	for i := range d.policy.Rules {
 		rule := &d.policy.Rules[i]
-		if !rule.Matches(d.container.Namespace, d.container.Image) {
+		if !d.matches(rule) {
 			continue
 		}
-		all.Memory, all.MemoryMax = first(all.Memory, rule.Memory), lowest(all.MemoryMax, rule.MemoryMax)
-		all.Swap, all.SwapMax = first(all.Swap, rule.Swap), lowest(all.SwapMax, rule.SwapMax)
-		all.Weight, all.WeightMax = first(all.Weight, rule.Weight), lowest(all.WeightMax, rule.WeightMax)
+		all.Memory = byDefault(all.Memory, rule.Memory, unknown)
+		all.Swap = byDefault(all.Swap, rule.Swap, unknown)
+		all.Weight = byDefault(all.Weight, rule.Weight, unknown)
+		all.MemoryMax = lowest(all.MemoryMax, rule.MemoryMax)
+		all.SwapMax = lowest(all.SwapMax, rule.SwapMax)
+		all.WeightMax = lowest(all.WeightMax, rule.WeightMax)
 	}
 	return all
+}
+
+// matches tells whether a rule is the container's, as far as is known.
+func (d *deciding) matches(rule *config.ContainerRule) bool {
+	if d.container.Image == "" {
+		return rule.Namespace.Matches(d.container.Namespace)
+	}
+	return rule.Matches(d.container.Namespace, d.container.Image)
+}
+
+// byAnyImage tells whether a rule by image holds only because the image is not known.
+func (d *deciding) byAnyImage() bool {
+	return d.container.Image == "" && slices.ContainsFunc(d.policy.Rules, func(rule config.ContainerRule) bool {
+		return rule.ByImage() && rule.Namespace.Matches(d.container.Namespace)
+	})
+}
+
+// byDefault is the default of two rules, of which a comes first.
+func byDefault[T int64 | float64](a, b *T, strict bool) *T {
+	if strict {
+		return lowest(a, b)
+	}
+	return first(a, b)
 }
 
 func first[T any](a, b *T) *T {
@@ -213,6 +250,11 @@ func within[T int64 | float64](d *deciding, name string, asked, byDefault, most 
 }
 
 func over(d *deciding, name, asked, most string) error {
+	if d.byAnyImage() {
+		return fmt.Errorf("weir/%s: %s is over %s, the lowest ceiling that weir.toml sets for namespace %q and any "+
+			"image: the image is not known, since no containerd tells the agent of it (`weir events` may say why); ask for "+
+			"at most that, or start it again once one does", name, asked, most, d.container.Namespace)
+	}
 	return fmt.Errorf("weir/%s: %s is over the ceiling of %s that weir.toml sets for namespace %q and "+
 		"image %q", name, asked, most, d.container.Namespace, d.container.Image)
 }

@@ -3,6 +3,7 @@ package policy
 // Tests of decisions.
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,64 @@ func TestGrants(t *testing.T) {
 		want := Decision{Action: Grant, Limits: test.limits, GPUs: test.gpus}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// A ceiling by image holds for a container whose image could not be learned; where no rule by image may be its
+// own, nothing changes.
+func TestUnknownImage(t *testing.T) {
+	rules := []config.ContainerRule{
+		{Namespace: "team-*", Image: "*", Memory: pointer(8 * gib), MemoryMax: pointer(16 * gib), Weight: pointer(2.0)},
+		{Namespace: "*", Image: "*/small:*", Memory: pointer(2 * gib), MemoryMax: pointer(4 * gib), SwapMax: pointer(gib),
+			Weight: pointer(0.5), WeightMax: pointer(1.0)},
+		{Namespace: "other", Image: "x", MemoryMax: pointer(gib)},
+	}
+	unknown := Container{Namespace: "team-a", HasGPU: true}
+	known := Container{Namespace: "team-a", HasGPU: true, Image: "docker.io/acme/llm:1"}
+	for _, test := range []struct {
+		container Container
+		rules     []config.ContainerRule
+		memory    int64
+		weight    float64
+		noted     bool
+	}{
+		{known, rules, 8 * gib, 2, false}, {unknown, rules, 2 * gib, 0.5, true}, {unknown, rules[:1], 8 * gib, 2, false},
+		{unknown, []config.ContainerRule{rules[0], rules[2]}, 8 * gib, 2, false},
+	} {
+		got := Decide(annotation.Request{}, Policy{"default", test.rules}, test.container, node)
+		if got.Action != Grant || *got.Limits.Memory != test.memory || *got.Limits.Weight != test.weight ||
+			(got.Note != "") != test.noted {
+			t.Errorf("%+v under %d rules: %+v", test.container, len(test.rules), got)
+		}
+	}
+	got := Decide(annotation.Request{Memory: pointer(5 * gib)}, Policy{"pass", rules}, unknown, node)
+	want := `weir/memory: 5GiB is over 4GiB, the lowest ceiling that weir.toml sets for namespace "team-a" and any image: ` +
+		`the image is not known`
+	if got.Action != Refuse || !strings.HasPrefix(got.Reason, want) || !strings.Contains(got.Reason, "ask for at most that") {
+		t.Errorf("%v %q", got.Action, got.Reason)
+	}
+	if got := Decide(annotation.Request{Memory: pointer(4 * gib)}, Policy{"pass", rules}, unknown, node); got.Action != Grant {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What the configuration gives is written for many nodes: a cap of its that is over the card is all of the card.
+func TestDefaultOverTheCard(t *testing.T) {
+	large := []config.ContainerRule{{Namespace: "*", Image: "*", MemoryMax: pointer(100 * gib)}}
+	for name, test := range map[string]struct {
+		request   annotation.Request
+		container Container
+		gpus      []string
+	}{
+		"unasked":           {annotation.Request{}, served, nil},
+		"asks for others":   {annotation.Request{Weight: pointer(1.0)}, bare, []string{"GPU-aaaa2222"}},
+		"two":               {annotation.Request{Count: 2}, bare, []string{"GPU-aaaa2222", "GPU-aaaa1111"}},
+		"names a small one": {annotation.Request{GPUs: []string{"1:0"}}, bare, []string{"MIG-bbbb"}},
+	} {
+		got := Decide(test.request, Policy{"default", large}, test.container, node)
+		if got.Action != Grant || *got.Limits.Memory != 80*gib || !slices.Equal(got.GPUs, test.gpus) {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
