@@ -3,6 +3,7 @@ package oci
 // What a specification says of its container.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -16,10 +17,14 @@ type Facts struct {
 	// Name is the container's name in its pod; Namespace, Pod and PodUID are the pod's.
 	Name, Namespace, Pod, PodUID string
 	Image                        string
-	// Sandbox: it holds the pod's namespaces and runs nothing of the user's.
-	Sandbox bool
-	// HasGPU: device nodes of a GPU are given to it, or were asked of NVIDIA's runtime.
+	// Sandbox: it says that it holds a pod's namespaces and runs nothing of the user's. See IsSandbox.
+	Sandbox   bool
+	SandboxID string // of its pod
+	// HasGPU: a GPU is given to it, by its device node or its number, or was asked of NVIDIA's runtime.
 	HasGPU bool
+	// AllDevices: it may use every device of the node, as a privileged container may. GPUs that come with all
+	// others were not given to it.
+	AllDevices bool
 	// RootPath is its root file system: a path, from the bundle where it is not absolute.
 	RootPath string
 	// PreloadSource is the file, not of weir's, that is mounted over its /etc/ld.so.preload.
@@ -37,7 +42,8 @@ var (
 	podUIDKeys    = []string{"io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"}
 	imageKeys     = []string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName",
 		"io.podman.annotations.image-name", "org.opencontainers.image.ref.name"}
-	typeKeys = []string{"io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType"}
+	typeKeys      = []string{"io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType"}
+	sandboxIDKeys = []string{"io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"}
 )
 
 // visibleDevices asks NVIDIA's runtime for GPUs; its image-only values ask for none.
@@ -61,6 +67,7 @@ type Parts struct {
 	Mounts      []Mount
 	Linux       struct {
 		Devices     []Node
+		Resources   struct{ Devices []Rule }
 		CgroupsPath string
 	}
 }
@@ -84,12 +91,13 @@ func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 	facts := Facts{
 		Annotations: s.Annotations,
 		Name:        of(nameKeys), Namespace: of(namespaceKeys), Pod: of(podKeys), PodUID: of(podUIDKeys),
-		Image:    of(imageKeys),
-		Sandbox:  of(typeKeys) == "sandbox",
+		Image:   of(imageKeys),
+		Sandbox: of(typeKeys) == "sandbox", SandboxID: of(sandboxIDKeys),
 		RootPath: s.Root.Path, CgroupsPath: s.Linux.CgroupsPath,
 	}
-	for _, device := range s.Linux.Devices {
-		facts.HasGPU = facts.HasGPU || isGPU(device.Path) || device.numbersGPU()
+	facts.AllDevices, facts.HasGPU = allowed(s.Linux.Resources.Devices)
+	if !facts.AllDevices || !slices.ContainsFunc(s.Linux.Devices, Node.isNull) {
+		facts.HasGPU = facts.HasGPU || slices.ContainsFunc(s.Linux.Devices, Node.isGPU)
 	}
 	for _, m := range s.Mounts {
 		facts.HasGPU = facts.HasGPU || isGPU(m.Destination) || isGPU(m.Source)
@@ -102,22 +110,36 @@ func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 	return facts
 }
 
+// IsSandbox tells whether the container with this id holds a pod's namespaces and runs nothing of the user's. Any
+// container can be made with the annotation that says so. It is believed of one that can use no GPU, and that asks for
+// none: but a pod's own, which has the pod's id, may have what the pod's containers are to be given.
+func (f *Facts) IsSandbox(id string) bool {
+	return f.Sandbox && !f.HasGPU && !f.AllDevices && (f.SandboxID == id || !Asks(f.Annotations, cmp.Or(f.Name, id)))
+}
+
 // ofBefore tells a merged file that an earlier edit of the specification has mounted, and which is
 // gone: a bundle may be started again.
 func ofBefore(source, id string) bool { return id != "" && path.Base(path.Dir(source)) == id }
+
+// isGPU tells whether it is the node of a GPU, by its path or its number.
+func (n Node) isGPU() bool { return isGPU(n.Path) || n.numbersGPU() }
+
+// isNull tells whether it is that of /dev/null, which every container has anyway: it is listed only where all of the
+// host's nodes are, as privileged containers have them.
+func (n Node) isNull() bool { return n.Type == "c" && n.Major == 1 && n.Minor == 3 }
 
 // isGPU tells whether a path is the device node of a GPU. Those that only control the driver are not.
 func isGPU(device string) bool {
 	name, found := strings.CutPrefix(clean(device), "/dev/nvidia")
 	return found && name != "" && strings.Trim(name, "0123456789") == "" ||
-		strings.HasPrefix(clean(device), "/dev/nvidia-caps/") || clean(device) == "/dev/dxg"
+		strings.HasPrefix(clean(device)+"/", "/dev/nvidia-caps/") || clean(device) == "/dev/dxg"
 }
 
 // numbersGPU tells it from the numbers, whatever the node is called: programs can make another by its name.
-func (n Node) numbersGPU() bool {
-	const nvidia, modeset = 195, 254 // below modeset are the cards
-	return n.Type != "b" && n.Major == nvidia && n.Minor < modeset
-}
+func (n Node) numbersGPU() bool { return n.Type != "b" && n.Major == nvidia && n.Minor < modeset }
+
+// The major number of NVIDIA's nodes. Minor ones below modeset are the cards'.
+const nvidia, modeset = 195, 254
 
 func asksNVIDIA(variable string) bool {
 	value, found := strings.CutPrefix(variable, visibleDevices)

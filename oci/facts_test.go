@@ -69,6 +69,54 @@ func TestHasGPU(t *testing.T) {
 	}
 }
 
+// What device rules allow counts, be there nodes or not; what a privileged container has with all else is not given.
+func TestDeviceRules(t *testing.T) {
+	const (
+		null     = `{"path":"/dev/null","type":"c","major":1,"minor":3}`
+		gpu      = `{"path":"/dev/nvidia0","type":"c","major":195,"minor":0}`
+		none     = `{"allow":false,"access":"rwm"}`
+		all      = `{"allow":true,"access":"rwm"}`
+		makes    = `{"allow":true,"type":"c","access":"m"}`
+		cards    = `{"allow":true,"type":"c","major":195,"access":"rw"}`
+		noCards  = `{"allow":false,"type":"c","major":195,"access":"rwm"}`
+		bound    = `"mounts":[{"destination":"/dev","type":"bind","source":"/dev"}],`
+		boundGPU = `"mounts":[{"destination":"/gpu","type":"bind","source":"/dev/nvidia0"}],`
+	)
+	for _, test := range []struct {
+		mounts, devices, rules string
+		hasGPU, allDevices     bool
+	}{
+		{"", "", none, false, false},
+		{"", "", none + "," + makes, false, false},
+		{bound, "", none, false, false},
+		{bound, "", none + "," + cards, true, false},
+		{"", "", none + "," + cards, true, false}, // by mknod, or by a node in the image
+		{"", "", none + `,{"allow":true,"type":"a","major":195,"minor":-1}`, true, false},
+		{"", "", none + `,{"allow":true,"type":"c","major":195,"minor":1,"access":"r"}`, true, false},
+		{"", "", none + `,{"allow":true,"type":"c","major":195,"minor":255,"access":"rw"}`, false, false},
+		{"", "", none + `,{"allow":true,"type":"b","major":195,"access":"rw"}`, false, false},
+		{"", "", cards + "," + noCards, false, false},
+		{"", "", cards + "," + none, false, false},
+		{"", "", all, false, true},
+		{"", "", all + "," + noCards, false, false},
+		{"", "", none + `,{"allow":true,"type":"c","major":-1,"minor":-1,"access":"rwm"}`, false, true},
+		{bound, "", all, false, true},
+		{"", null + "," + gpu, all, false, true}, // privileged, as the CRI and Docker have it
+		{"", gpu, all, true, true},               // privileged, without the host's devices, and given a GPU
+		{boundGPU, null + "," + gpu, all, true, true},
+		{"", null + "," + gpu, none, true, false},
+	} {
+		spec := `{` + test.mounts + `"linux":{"devices":[` + test.devices + `],"resources":{"devices":[` + test.rules + `]}}}`
+		got, err := Look([]byte(spec), false)
+		if err != nil || got.HasGPU != test.hasGPU || got.AllDevices != test.allDevices {
+			t.Errorf("%s: a GPU %v, all devices %v, %v", spec, got.HasGPU, got.AllDevices, err)
+		}
+	}
+	if got, err := Look([]byte(`{"mounts":[{"destination":"/caps","source":"/dev/nvidia-caps"}]}`), false); !got.HasGPU || err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // A bundle that was edited before is looked at as if it had not been.
 func TestLookAfterEdit(t *testing.T) {
 	edited, err := Edit([]byte(`{"root":{"path":"rootfs"}}`), grant())
@@ -90,6 +138,29 @@ func TestSandbox(t *testing.T) {
 		got, err := Look([]byte(`{"annotations":{`+annotation+`}}`), false)
 		if err != nil || got.Sandbox != want {
 			t.Errorf("%s: %v, %v", annotation, got.Sandbox, err)
+		}
+	}
+}
+
+// That it is a sandbox is believed of what can use no GPU, and of no other container that asks for a part of one.
+func TestIsSandbox(t *testing.T) {
+	const says = `{"annotations":{"io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-id":"5f3a"`
+	for _, test := range []struct {
+		spec, id string
+		want     bool
+	}{
+		{says + `}}`, "5f3a", true},
+		{says + `}}`, "other", true},
+		{says + `,"weir/memory":"1GiB"}}`, "5f3a", true}, // by pod_annotations
+		{says + `,"weir/memory":"1GiB"}}`, "other", false},
+		{says + `,"weir/memory.other":"1GiB"}}`, "other", false},
+		{says + `},"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`, "5f3a", false},
+		{says + `},"linux":{"resources":{"devices":[{"allow":true,"access":"rwm"}]}}}`, "5f3a", false},
+		{`{}`, "5f3a", false},
+	} {
+		facts, err := Look([]byte(test.spec), false)
+		if err != nil || facts.IsSandbox(test.id) != test.want {
+			t.Errorf("%s of %s: %v, %v", test.spec, test.id, facts.IsSandbox(test.id), err)
 		}
 	}
 }

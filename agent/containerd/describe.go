@@ -51,7 +51,7 @@ func Describe(c Container) (listed ociapi.Listed, ok bool) {
 		// Of a specification that cannot be read nothing is known, and the runtime cannot start it.
 		facts, _ = oci.Look(c.Spec, strings.Contains(string(c.Runtime), "nvidia"))
 	}
-	if facts.Sandbox {
+	if facts.IsSandbox(c.ID) {
 		return ociapi.Listed{}, false
 	}
 	listed = ociapi.Listed{
@@ -63,6 +63,7 @@ func Describe(c Container) (listed ociapi.Listed, ok bool) {
 		Image:        first(facts.Image, c.Image),
 		Labels:       bounded(c.Labels, labelsBytes),
 		HasGPU:       facts.HasGPU,
+		AllDevices:   facts.AllDevices,
 	}
 	asks := maps.Clone(facts.Annotations)
 	maps.DeleteFunc(asks, func(annotation, _ string) bool {

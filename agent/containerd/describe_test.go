@@ -64,6 +64,13 @@ func TestSandboxesAreNotTold(t *testing.T) {
 	if got, ok := Describe(Container{Spec: []byte(`{"annotations":{"io.kubernetes.cri.container-type":"sandbox"}}`)}); ok {
 		t.Errorf("%+v", got)
 	}
+	for _, more := range []string{`"weir/memory":"1GiB"}}`, `"a":"b"},"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`,
+		`"a":"b"},"linux":{"resources":{"devices":[{"allow":true}]}}}`} {
+		spec := `{"annotations":{"io.kubernetes.cri.container-type":"sandbox",` + more
+		if got, ok := Describe(Container{Key: ociapi.Key{ID: "web"}, Spec: []byte(spec)}); !ok {
+			t.Errorf("%s is hidden: %+v", spec, got)
+		}
+	}
 	// An image's label hides nothing.
 	if _, ok := Describe(Container{Labels: map[string]string{"io.cri-containerd.kind": "sandbox"}}); !ok {
 		t.Error("it is not told")

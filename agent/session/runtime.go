@@ -118,7 +118,8 @@ func (n *Node) decide(asked ociapi.Container) (policy.Decision, error) {
 		node.GPUs = append(node.GPUs, g.card())
 	}
 	decision := policy.Decide(request, n.opts.Policy,
-		policy.Container{Namespace: asked.Namespace, Image: asked.Image, HasGPU: asked.HasGPU}, node)
+		policy.Container{Namespace: asked.Namespace, Image: asked.Image, HasGPU: asked.HasGPU,
+			AllDevices: asked.AllDevices}, node)
 	if decision.Action == policy.Refuse {
 		return decision, fmt.Errorf("%w: %s", control.ErrInvalid, decision.Reason)
 	}

@@ -238,6 +238,12 @@ func TestUnaskedPassesAndIsShown(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	b.wantEvent("unenforced", "started without a cap")
+	privileged := asking("proxy", "")
+	privileged.Annotations, privileged.AllDevices = nil, true
+	if got, err := b.Prepare(t.Context(), privileged); err != nil || got.Grant != nil || got.Reason != policy.AllDevicesReason {
+		t.Errorf("%+v, %v", got, err)
+	}
+	b.wantEvent("unenforced", "started without a cap: it may use all devices")
 }
 
 func TestRegisterRefuses(t *testing.T) {

@@ -140,6 +140,8 @@ func (n *Node) whyUncapped(l ociapi.Listed) string {
 		return "it asks for " + strings.Join(slices.Sorted(maps.Keys(l.Asks)), ", ") + ", but " + missed
 	case passed != nil:
 		return passed.reason
+	case !l.HasGPU && l.AllDevices && len(n.gpus) > 0:
+		return policy.AllDevicesReason
 	case !l.HasGPU:
 		return ""
 	case n.opts.Policy.UnaskedGPU != config.UnaskedPass && n.opts.Policy.UnaskedGPU != "":

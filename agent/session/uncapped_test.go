@@ -63,12 +63,13 @@ func key(id string) ociapi.Key { return ociapi.Key{Namespace: "default", ID: id}
 
 func TestUncappedContainers(t *testing.T) {
 	b := start(t, hooked)
-	gpu, asks, plain := sessiontest.Start(t), sessiontest.Start(t), sessiontest.Start(t)
+	gpu, asks, plain, proxy := sessiontest.Start(t), sessiontest.Start(t), sessiontest.Start(t), sessiontest.Start(t)
 	all := []ociapi.Listed{
 		{Key: key("gpu"), Name: "main", PodNamespace: "team-a", Pod: "web-0", PID: gpu.PID(), Running: true, HasGPU: true,
 			Image: "i:1", Labels: map[string]string{"a": "b"}, Created: time.Unix(1, 0)},
 		{Key: key("asks"), PID: asks.PID(), Running: true, Asks: map[string]string{"weir/memory": "1GiB", "weir/gpu": "0"},
 			Created: time.Unix(2, 0)},
+		{Key: key("proxy"), PID: proxy.PID(), Running: true, AllDevices: true, Created: time.Unix(3, 0)},
 		{Key: key("plain"), PID: plain.PID(), Running: true},
 		{Key: key("created"), PID: plain.PID(), HasGPU: true},
 	}
@@ -78,12 +79,13 @@ func TestUncappedContainers(t *testing.T) {
 		"team-a/main: it has a GPU and no annotation of weir's",
 		"default/asks: it asks for weir/gpu, weir/memory, but weir had no part in its start: see `weir runtime status`, " +
 			"and start it again",
+		"default/proxy: it may use all devices of the node, GPUs too (privileged), and has no annotation of weir's",
 	}
 	if diff := cmp.Diff(want, b.lists()); diff != "" {
 		t.Error(diff)
 	}
 	b.wantEvent("unenforced", "runs without a cap: it has a GPU")
-	if got := b.number("unenforced"); got != 2 {
+	if got := b.number("unenforced"); got != 3 {
 		t.Errorf("%d events", got)
 	}
 	c := b.container("team-a/main")
@@ -97,10 +99,10 @@ func TestUncappedContainers(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	asks.Kill() // seen at once, whether or not the runtime tells
-	if got := b.lists(); len(got) != 1 {
+	if got := b.lists(); len(got) != 2 {
 		t.Errorf("%q", got)
 	}
-	all[0].Running = false
+	all[0].Running, all[2].Running = false, false
 	b.told(all...)
 	if got := b.lists(); len(got) != 0 {
 		t.Errorf("%q", got)

@@ -67,14 +67,20 @@ func Open(dir, id string, nvidia bool) (*Bundle, error) {
 func (b *Bundle) Asks() bool { return oci.Asks(b.Facts.Annotations, b.Facts.Name) }
 
 // Concerns tells whether weir has anything to do with the container: others are never touched.
-func (b *Bundle) Concerns() bool { return !b.Facts.Sandbox && (b.Asks() || b.Facts.HasGPU) }
+func (b *Bundle) Concerns() bool {
+	return !b.Facts.IsSandbox(b.id) && (b.Asks() || b.Facts.HasGPU || b.Facts.AllDevices)
+}
+
+// OnlyShown tells whether the agent is told of the container for people's sake alone, so that nothing that it says
+// keeps it from starting.
+func (b *Bundle) OnlyShown() bool { return !b.Asks() && !b.Facts.HasGPU }
 
 // Request is what the agent is to be told.
 func (b *Bundle) Request() (ociapi.Container, error) {
 	root := b.root()
 	request := ociapi.Container{
 		ID: b.id, Bundle: b.Dir, Name: b.Facts.Name, Namespace: b.Facts.Namespace, Pod: b.Facts.Pod,
-		PodUID: b.Facts.PodUID, Image: b.Facts.Image, HasGPU: b.Facts.HasGPU, Root: root,
+		PodUID: b.Facts.PodUID, Image: b.Facts.Image, HasGPU: b.Facts.HasGPU, AllDevices: b.Facts.AllDevices, Root: root,
 		Annotations: oci.Requests(b.Facts.Annotations, b.Facts.Name),
 	}
 	image, err := rootfs.Open(root)

@@ -93,13 +93,15 @@ func TestPreload(t *testing.T) {
 func TestConcerns(t *testing.T) {
 	for spec, want := range map[string]bool{
 		`{}`: false,
-		`{"annotations":{"weir/memory.other":"1GiB","weir/injected":"x"}}`:                                        false,
-		`{"annotations":{"weir/memory.web":"1GiB"}}`:                                                              true,
-		`{"annotations":{"weir/memroy":"1GiB"}}`:                                                                  true,
-		`{"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`:                                                         true,
-		`{"annotations":{"weir/memory":"1GiB","io.kubernetes.cri.container-type":"sandbox"}}`:                     false,
-		`{"annotations":{"weir/memory.web":"1GiB","io.kubernetes.cri.container-name":"db"}}`:                      false,
-		`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=all"]},"annotations":{"weir/memory.other":"1GiB","x/y":"1"}}`: false,
+		`{"annotations":{"weir/memory.other":"1GiB","weir/injected":"x"}}`:                                                         false,
+		`{"annotations":{"weir/memory.web":"1GiB"}}`:                                                                               true,
+		`{"annotations":{"weir/memroy":"1GiB"}}`:                                                                                   true,
+		`{"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`:                                                                          true,
+		`{"annotations":{"weir/memory":"1GiB","io.kubernetes.cri.container-type":"sandbox"}}`:                                      true,
+		`{"annotations":{"weir/memory":"1GiB","io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-id":"web"}}`: false,
+		`{"linux":{"resources":{"devices":[{"allow":true,"access":"rwm"}]}}}`:                                                      true,
+		`{"annotations":{"weir/memory.web":"1GiB","io.kubernetes.cri.container-name":"db"}}`:                                       false,
+		`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=all"]},"annotations":{"weir/memory.other":"1GiB","x/y":"1"}}`:                  false,
 	} {
 		dir := t.TempDir()
 		write(t, dir, spec, nil)

@@ -152,6 +152,9 @@ func start(o options, s state) error {
 	// What is wrong with an image must not decide whether the node's policy holds for it.
 	request.PID = s.PID
 	prepared, err := ociapi.Client{Socket: o.socket}.Prepare(request)
+	if b.OnlyShown() {
+		return nil
+	}
 	var refusal *ociapi.Refusal
 	switch {
 	case errors.As(err, &refusal), err != nil && b.Asks():

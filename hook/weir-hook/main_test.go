@@ -131,6 +131,7 @@ func bundleWith(t *testing.T, spec string) string {
 func TestStart(t *testing.T) {
 	const asking = `{"root":{"path":"rootfs"},"annotations":{"weir/memory":"1GiB"}}`
 	const unasked = `{"root":{"path":"rootfs"},"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`
+	const privileged = `{"root":{"path":"rootfs"},"linux":{"resources":{"devices":[{"allow":true,"access":"rwm"}]}}}`
 	agent := ociapitest.Start(t)
 	for _, test := range []struct {
 		spec, socket, refusal, want string
@@ -138,6 +139,7 @@ func TestStart(t *testing.T) {
 	}{
 		{asking, agent.Socket, "", "", 1}, {unasked, agent.Socket, "", "", 1}, {`{}`, agent.Socket, "", "", 0},
 		{asking, agent.Socket, "no", "container web: no", 1}, {unasked, agent.Socket, "no", "container web: no", 1},
+		{privileged, agent.Socket, "no", "", 1},
 		{asking, "/nonexistent/s", "", "no agent answers", 0}, {unasked, "/nonexistent/s", "", "", 0},
 	} {
 		agent.Answer(ociapi.Prepared{})

@@ -139,6 +139,7 @@ var grant = oci.Grant{ID: "0123456789ab", SocketDir: "/run/weir/c/0123456789ab",
 const (
 	plain  = `{"root": {"path":"rootfs"}, "x" : 1.0}`
 	asking = `{"root":{"path":"rootfs"},"process":{"env":[]},"annotations":{"weir/memory":"1GiB"}}`
+	others = `{"root":{"path":"rootfs"},"linux":{"resources":{"devices":[{"allow":true,"access":"rwm"}]}}}` // privileged
 	gpu    = `{"root":{"path":"rootfs"},"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`
 )
 
@@ -146,7 +147,8 @@ func TestPassesOthersUntouched(t *testing.T) {
 	agent := ociapitest.Start(t)
 	agent.Answer(ociapi.Prepared{Grant: &grant})
 	n := newNode(t, agent.Socket)
-	for _, spec := range []string{plain, "no JSON", `{"annotations":{"weir/memory":"1GiB","io.kubernetes.cri.container-type":"sandbox"}}`} {
+	for _, spec := range []string{plain, "no JSON", `{"annotations":{"weir/memory":"1GiB",` +
+		`"io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-id":"web"}}`} {
 		if called, _ := n.create(spec); called != n.created() {
 			t.Errorf("called with %q", called)
 		}
@@ -208,6 +210,19 @@ func TestRefusalIsSeen(t *testing.T) {
 		if n.read("b/config.json") != spec {
 			t.Error("the specification was touched")
 		}
+	}
+}
+
+// A privileged container is shown to the agent, and starts whatever that says.
+func TestPrivilegedIsToldAndPasses(t *testing.T) {
+	agent := ociapitest.Start(t)
+	agent.Refuse("no")
+	n := newNode(t, agent.Socket)
+	if called, stderr := n.create(others); called != n.created() || stderr != "" || n.read("b/config.json") != others {
+		t.Errorf("called with %q, and said %q", called, stderr)
+	}
+	if got := agent.Prepared(); len(got) != 1 || !got[0].AllDevices || got[0].HasGPU {
+		t.Errorf("the agent was asked about %+v", got)
 	}
 }
 

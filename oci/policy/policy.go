@@ -27,8 +27,11 @@ func (a Action) String() string {
 	return [...]string{"pass", "grant", "refuse"}[a]
 }
 
-// UnaskedReason is why a container that asks for nothing passes and is not enforced.
-const UnaskedReason = "it has a GPU and no annotation of weir's"
+// Why a container that asks for nothing passes and is not enforced.
+const (
+	UnaskedReason    = "it has a GPU and no annotation of weir's"
+	AllDevicesReason = "it may use all devices of the node, GPUs too (privileged), and has no annotation of weir's"
+)
 
 // GPU is one GPU, or MIG device, of the node.
 type GPU struct {
@@ -47,9 +50,11 @@ type Node struct {
 // Container is what decisions depend on of a container.
 type Container struct {
 	Namespace string // of its pod, or the container runtime's
-	Image     string
+	Image     string // empty: it could not be learned
 	// HasGPU: it has a GPU from elsewhere (a device plugin, CDI, --gpus), which stays as it is.
 	HasGPU bool
+	// AllDevices: it may use all devices of the node, and so its GPUs, without having been given one.
+	AllDevices bool
 }
 
 // Policy is what the configuration says of containers.
@@ -81,7 +86,12 @@ type Decision struct {
 // Decide decides on one container.
 func Decide(request annotation.Request, policy Policy, container Container, node Node) Decision {
 	if request.IsZero() {
-		if !container.HasGPU {
+		switch {
+		case container.HasGPU:
+		case container.AllDevices && len(node.GPUs) > 0:
+			// Every node has such: they are shown, and not taken for programs that use a GPU.
+			return Decision{Action: Pass, Reason: AllDevicesReason}
+		default:
 			return Decision{Action: Pass}
 		}
 		switch policy.UnaskedGPU {

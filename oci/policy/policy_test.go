@@ -137,6 +137,28 @@ func TestUnknownImage(t *testing.T) {
 	}
 }
 
+// A container that may use every device of the node is shown, and neither refused nor capped unasked.
+func TestAllDevices(t *testing.T) {
+	privileged := Container{Namespace: "team-a", Image: "kube-proxy:1", AllDevices: true}
+	for _, unasked := range []string{"pass", "default", "refuse"} {
+		got := Decide(annotation.Request{}, Policy{unasked, rules}, privileged, node)
+		if got.Action != Pass || got.Reason != AllDevicesReason {
+			t.Errorf("%s: %+v", unasked, got)
+		}
+		if got := Decide(annotation.Request{}, Policy{unasked, rules}, privileged, Node{}); got.Action != Pass || got.Reason != "" {
+			t.Errorf("%s, on a node without a GPU: %+v", unasked, got)
+		}
+	}
+	given := privileged
+	given.HasGPU = true
+	if got := Decide(annotation.Request{}, Policy{"refuse", rules}, given, node); got.Action != Refuse {
+		t.Errorf("one that was given a GPU: %+v", got)
+	}
+	if got := Decide(annotation.Request{Memory: pointer(gib)}, Policy{"pass", rules}, privileged, node); got.Action != Grant {
+		t.Errorf("one that asks: %+v", got)
+	}
+}
+
 // What the configuration gives is written for many nodes: a cap of its that is over the card is all of the card.
 func TestDefaultOverTheCard(t *testing.T) {
 	large := []config.ContainerRule{{Namespace: "*", Image: "*", MemoryMax: pointer(100 * gib)}}

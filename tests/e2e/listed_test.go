@@ -117,6 +117,12 @@ func withoutWeir(t *testing.T, d *ctrd.Daemon) {
 			"default/asks: it asks for weir/memory, " + missed},
 		{ctrd.Ctr{Daemon: d, Runtime: "runc"}, node.Wish{Name: "bare", GPU: true}, "default/bare: it has a GPU and no annotation of weir's"},
 		{ctrd.Ctr{Daemon: d}, node.Wish{Name: "passed", GPU: true}, "default/passed: it has a GPU and no annotation of weir's"},
+		// Who says that it holds a pod's namespaces hides nothing by that.
+		{ctrd.Ctr{Daemon: d}, node.Wish{Name: "posing", GPU: true,
+			Annotations: map[string]string{"io.kubernetes.cri.container-type": "sandbox"}},
+			"default/posing: it has a GPU and no annotation of weir's"},
+		{ctrd.Ctr{Daemon: d, Flags: []string{"--privileged"}}, node.Wish{Name: "proxy"},
+			"default/proxy: it may use all devices of the node, GPUs too (privileged), and has no annotation of weir's"},
 		{ctrd.CRI{Daemon: d, Handler: "-"}, node.Wish{Name: "side", GPU: true, Pod: node.Pod{Name: "p", Namespace: "team-b"}},
 			"team-b/side: it has a GPU and no annotation of weir's"},
 		{ctrd.Ctr{Daemon: d, Runtime: "runc"}, node.Wish{Name: "none"}, ""},
@@ -136,9 +142,9 @@ func withoutWeir(t *testing.T, d *ctrd.Daemon) {
 	t.Logf("shown again %v after a restart of the agent", time.Since(since).Round(time.Millisecond))
 	d.Kill()
 	end(t, d.Node.Container("bare").PID)
-	shows(t, d.Node, lines[0], lines[2], lines[3])
+	shows(t, d.Node, slices.Delete(slices.Clone(lines), 1, 2)...)
 	d.Run()
-	for _, name := range []string{"asks", "passed", "side"} {
+	for _, name := range []string{"asks", "passed", "posing", "proxy", "side"} {
 		end(t, d.Node.Container(name).PID)
 	}
 	shows(t, d.Node)

@@ -53,6 +53,8 @@ type Listed struct {
 	// Running: its init has been started and has not ended.
 	Running bool `json:"running"`
 	HasGPU  bool `json:"has_gpu"`
+	// AllDevices: see oci.Facts.
+	AllDevices bool `json:"all_devices"`
 	// Asks are weir's annotations that speak of it.
 	Asks map[string]string `json:"asks"`
 }

@@ -48,6 +48,7 @@ type Container struct {
 	Image       string            `json:"image"`
 	Annotations map[string]string `json:"annotations"` // weir's
 	HasGPU      bool              `json:"has_gpu"`
+	AllDevices  bool              `json:"all_devices"` // see oci.Facts
 	Root        string            `json:"root"`        // its root file system, an absolute path
 	Preload     string            `json:"preload"`     // the image's own /etc/ld.so.preload
 	FixedImage  bool              `json:"fixed_image"` // see oci.Grant

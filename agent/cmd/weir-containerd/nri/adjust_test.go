@@ -112,7 +112,11 @@ func TestConcerns(t *testing.T) {
 		{"x", "", func(c *api.Container) { c.CDIDevices = []*api.CDIDevice{{Name: "nvidia.com/gpu=0"}} }, false, true},
 		{"x", "", func(c *api.Container) { c.Env = []string{"NVIDIA_VISIBLE_DEVICES=all"} }, false, false},
 		{"x", "nvidia", func(c *api.Container) { c.Env = []string{"NVIDIA_VISIBLE_DEVICES=all"} }, false, true},
-		{"weir/memory", "", func(c *api.Container) { c.Annotations["io.kubernetes.cri.container-type"] = "sandbox" }, true, false},
+		{"weir/memory", "", func(c *api.Container) { c.Annotations["io.kubernetes.cri.container-type"] = "sandbox" }, true, true},
+		{"x", "", func(c *api.Container) {
+			c.Linux = &api.LinuxContainer{Resources: &api.LinuxResources{
+				Devices: []*api.LinuxDeviceCgroup{{Allow: true, Type: "c", Major: &api.OptionalInt64{Value: 195}, Access: "rw"}}}}
+		}, false, true},
 	} {
 		p, c := pod(test.annotation, "1GiB"), container("serve")
 		p.RuntimeHandler = test.handler

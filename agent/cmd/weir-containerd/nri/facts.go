@@ -35,6 +35,11 @@ func facts(pod *api.PodSandbox, c *api.Container) oci.Facts {
 		parts.Linux.Devices = append(parts.Linux.Devices, oci.Node{
 			Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor()})
 	}
+	for _, r := range c.GetLinux().GetResources().GetDevices() {
+		parts.Linux.Resources.Devices = append(parts.Linux.Resources.Devices, oci.Rule{
+			Allow: r.GetAllow(), Type: r.GetType(), Access: r.GetAccess(),
+			Major: number(r.GetMajor()), Minor: number(r.GetMinor())})
+	}
 	found := parts.Facts(strings.Contains(pod.GetRuntimeHandler(), "nvidia"))
 	found.HasGPU = found.HasGPU || slices.ContainsFunc(c.GetCDIDevices(), func(d *api.CDIDevice) bool {
 		return strings.HasPrefix(d.GetName(), "nvidia.com/")
@@ -53,10 +58,22 @@ func facts(pod *api.PodSandbox, c *api.Container) oci.Facts {
 	return found
 }
 
-// concerns tells whether weir has anything to do with a container: others are never touched.
-func concerns(found oci.Facts) bool {
-	return !found.Sandbox && (asks(found) || found.HasGPU)
+// number is one that may be missing.
+func number(optional *api.OptionalInt64) *int64 {
+	if optional == nil {
+		return nil
+	}
+	return &optional.Value
 }
+
+// concerns tells whether weir has anything to do with a container: others are never touched. None is a sandbox, of
+// which plugins are told as pods.
+func concerns(found oci.Facts) bool {
+	return asks(found) || found.HasGPU || found.AllDevices
+}
+
+// onlyShown tells whether the agent is told of it for people's sake alone, so that nothing keeps it from starting.
+func onlyShown(found oci.Facts) bool { return !asks(found) && !found.HasGPU }
 
 func asks(found oci.Facts) bool { return oci.Asks(found.Annotations, found.Name) }
 
@@ -68,6 +85,7 @@ func request(found oci.Facts, id, bundle string) ociapi.Container {
 		ID: id, Bundle: bundle, Root: filepath.Join(bundle, "rootfs"), Name: found.Name,
 		Namespace: found.Namespace, Pod: found.Pod, PodUID: found.PodUID, Image: found.Image,
 		Annotations: oci.Requests(found.Annotations, found.Name), HasGPU: found.HasGPU,
-		ReadImage: found.PreloadSource == "", Early: true,
+		AllDevices: found.AllDevices,
+		ReadImage:  found.PreloadSource == "", Early: true,
 	}
 }

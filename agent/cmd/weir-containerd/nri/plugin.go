@@ -91,8 +91,11 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	prepared, err := p.prepare(request)
 	var refusal *ociapi.Refusal
 	switch {
-	case errors.As(err, &refusal), err != nil && asks(found):
+	case !onlyShown(found) && errors.As(err, &refusal), err != nil && asks(found):
 		return nil, nil, fail(err)
+	case onlyShown(found):
+		p.note(request.ID, false)
+		return nil, nil, nil
 	case err != nil:
 		p.log.Warn("a container with a GPU that asked for nothing passes", "container", found.Name, "error", err)
 		return nil, nil, nil
@@ -158,7 +161,7 @@ var errUnasked = errors.New("it was made while weir's plugin was away, so nothin
 // its plugin, or its patience, in the middle of one.
 func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
 	found := facts(pod, c)
-	if found.Sandbox || !asks(found) || injected(c, p.grants) != "" {
+	if !asks(found) || injected(c, p.grants) != "" {
 		return nil
 	}
 	p.log.Error("a container was not started", "container", found.Name, "error", errUnasked)
@@ -229,7 +232,7 @@ func (p *Plugin) tellMissed(pods []*api.PodSandbox, containers []*api.Container)
 	}
 	for _, c := range containers {
 		found := facts(byID[c.GetPodSandboxId()], c)
-		if !concerns(found) || injected(c, p.grants) != "" || c.GetState() != api.ContainerState_CONTAINER_RUNNING {
+		if !concerns(found) || onlyShown(found) || injected(c, p.grants) != "" || c.GetState() != api.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
 		missed := request(found, c.GetId(), p.bundle(c))

@@ -81,6 +81,16 @@ func TestCreateContainer(t *testing.T) {
 		err.Error() != `weir: container serve: annotation "weir/memory": "x" is not a size` {
 		t.Errorf("refused with %v", err)
 	}
+	before := len(agent.Prepared())
+	privileged := container("proxy")
+	privileged.Linux = &api.LinuxContainer{Resources: &api.LinuxResources{
+		Devices: []*api.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}, {Allow: true, Access: "rwm"}}}}
+	if adjust, err := p.create(t, asking, privileged); adjust != nil || err != nil {
+		t.Errorf("privileged: %v, %v", adjust, err)
+	}
+	if got := agent.Prepared()[before:]; len(got) != 1 || !got[0].AllDevices || got[0].HasGPU {
+		t.Errorf("the agent was asked about %+v", got)
+	}
 }
 
 func TestMountedPreload(t *testing.T) {
