@@ -160,15 +160,84 @@ static void pass_on(char **arguments, char **environment) {
     }
 }
 
-static _Noreturn void fail(const char *text) {
-    weir_sys_write(2, text, length_of(text));
+static _Noreturn void leave(void) {
     for (;;)
         weir_syscall(SYS_exit_group, 1, 0, 0, 0, 0, 0);
 }
 
+static void write_all(int fd, const char *const *texts) {
+    for (; *texts; texts++)
+        weir_sys_write(fd, *texts, length_of(*texts));
+}
+
+// Whether a call may make a container: then one of its arguments is so called.
+static int starts(struct piece argument) {
+    return is(argument, "create") || is(argument, "run") || is(argument, "restore");
+}
+
+static int may_start(char **arguments) {
+    for (; *arguments; arguments++)
+        if (starts(whole(*arguments)))
+            return 1;
+    return 0;
+}
+
+// Where the caller looks for the error of a failed call: what it gave with --log, and whether that
+// is to be JSON.
+struct log {
+    const char *path;
+    int json;
+};
+
+// Reads the flags before the command. It knows no others: their values are passed over where they
+// do not begin with a dash.
+static struct log find_log(char **arguments) {
+    struct log log = {0, 0};
+    for (; *arguments && !starts(whole(*arguments)); arguments++) {
+        struct piece value = whole(*arguments);
+        if (!begins(value, "-"))
+            continue;
+        cut(&value, '-');
+        if (begins(value, "-"))
+            cut(&value, '-');
+        struct piece name = cut(&value, '=');
+        int path = is(name, "log");
+        if (!path && !is(name, "log-format"))
+            continue;
+        if (value.at[-1] != '=' && arguments[1])
+            value = whole(*++arguments);
+        if (path)
+            log.path = value.at;
+        else
+            log.json = is(value, "json");
+    }
+    return log;
+}
+
+// Fails for a reason, a text that stands in JSON as it is. runc's own lines have the time, too;
+// their readers do without.
+static _Noreturn void fail(struct log log, const char *reason) {
+    write_all(2, (const char *const[]){reason, "\n", 0});
+    if (log.path && *log.path) {
+        int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+        int fd = weir_sys_open(log.path, flags, 0644);
+        if (fd >= 0 && log.json)
+            write_all(fd,
+                      (const char *const[]){"{\"level\":\"error\",\"msg\":\"", reason, "\"}\n", 0});
+        else if (fd >= 0)
+            write_all(fd, (const char *const[]){"level=error msg=\"", reason, "\"\n", 0});
+    }
+    leave();
+}
+
+#define PROGRAM                                                                                    \
+    "weir: weir-runtime-create, which has to lie beside weir-runtime, cannot be started: "
+#define WAY_OUT "install all of weir's programs in one directory"
+
 // Becomes weir-runtime-create, which lies beside this program and is told its path.
 static _Noreturn void hand_over(char **arguments, char **environment) {
     static char self[PATH_BYTES], path[PATH_BYTES];
+    struct log log = find_log(arguments + 1);
     long length = weir_sys_readlink("/proc/self/exe", self, sizeof self - 1);
     while (length > 0 && self[length - 1] != '/')
         length--;
@@ -177,17 +246,9 @@ static _Noreturn void hand_over(char **arguments, char **environment) {
         arguments[0] = self;
         weir_syscall(SYS_execve, (long)path, (long)arguments, (long)environment, 0, 0, 0);
     }
-    fail(
-        "weir: there is no weir-runtime-create beside weir-runtime; install all of weir's programs "
-        "in one directory\n");
-}
-
-// Whether a call may make a container: then one of its arguments is so called.
-static int may_start(char **arguments) {
-    for (; *arguments; arguments++)
-        if (is(whole(*arguments), "create") || is(whole(*arguments), "run"))
-            return 1;
-    return 0;
+    if (weir_sys_exists(path))
+        fail(log, PROGRAM "it is not there; " WAY_OUT);
+    fail(log, PROGRAM "see what it is; " WAY_OUT);
 }
 
 // The program, called with its first stack, which the kernel has filled.
@@ -195,7 +256,7 @@ __attribute__((used)) _Noreturn void weir_front(long *stack) {
     char **arguments = (char **)(stack + 1);
     char **environment = arguments + stack[0] + 1;
     if (stack[0] < 1)
-        fail("weir: weir-runtime was called without a name\n");
+        fail((struct log){0, 0}, "weir: weir-runtime was called without a name");
     if (!may_start(arguments + 1))
         pass_on(arguments, environment);
     hand_over(arguments, environment);

@@ -3,9 +3,13 @@ package main
 // Tests of hook/front alone: with nothing beside it, so that what it does not do by itself fails.
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -28,7 +32,7 @@ func alone(t *testing.T, settings string) *node {
 
 const (
 	plainSettings = "# x\n\n runtime = \"DIR/bin/runc\"\ncontrol_socket=\"/s\"\n"
-	missing       = "weir: there is no weir-runtime-create beside weir-runtime; "
+	missing       = "weir: weir-runtime-create, which has to lie beside weir-runtime, cannot be started: "
 )
 
 func TestFrontPasses(t *testing.T) {
@@ -58,6 +62,7 @@ func TestFrontHandsOver(t *testing.T) {
 	n := alone(t, plainSettings)
 	handsOver(n, "plain", "--root", "/r", "create", "web")
 	handsOver(n, "plain", "run", "web")
+	handsOver(n, "plain", "restore", "web")
 	handsOver(n, "plain", "exec", "web", "run")
 	for _, settings := range []string{
 		"runtime = 'DIR/bin/runc'", "runtime = \"DIR/bin/runc\" # x", "runtime = \"DIR/bin\\u002frunc\"",
@@ -67,6 +72,41 @@ func TestFrontHandsOver(t *testing.T) {
 		"runtime = \"DIR/bin/runc\"\n" + strings.Repeat("# long\n", 1000),
 	} {
 		handsOver(alone(t, settings), settings, "start", "web")
+	}
+}
+
+// TestFrontLogs: what it cannot do is said where container runtimes look, too.
+func TestFrontLogs(t *testing.T) {
+	n := alone(t, plainSettings)
+	path := n.dir + "/log.json"
+	for _, flags := range [][]string{
+		{"--log", path, "--log-format", "json"}, {"--log=" + path, "-log-format=json"},
+		{"--root", "/r", "--systemd-cgroup", "-log", path, "--log-level", "debug", "--log-format", "json"},
+		{"--log-format", "text", "--log", "create", "--log-format", "json", "--log", path},
+	} {
+		_, stderr := n.call(asking, append(slices.Clone(flags), "create", "web", "--log", "/not/this")...)
+		var line struct{ Level, Msg string }
+		log := n.read("log.json")
+		if err := json.Unmarshal([]byte(log), &line); err != nil || !strings.HasSuffix(log, "}\n") || line.Level != "error" ||
+			line.Msg+"\n" != stderr || !strings.HasPrefix(stderr, missing+"it is not there; ") {
+			t.Errorf("%v: the log has %q, %v, and stderr %q", flags, log, err, stderr)
+		}
+	}
+	n.write("front/weir-runtime-create", "no program", 0o755)
+	_, stderr := n.call(asking, "--log", path, "run", "web")
+	if log := n.read("log.json"); !strings.HasPrefix(stderr, missing+"see what it is; ") ||
+		log != "level=error msg=\""+strings.TrimSpace(stderr)+"\"\n" {
+		t.Errorf("the log has %q, and stderr %q", log, stderr)
+	}
+	// A log that cannot be written to, or is a pipe or a link, is let be.
+	link := n.dir + "/link"
+	if err := errors.Join(syscall.Mkfifo(n.dir+"/pipe", 0o600), os.Symlink(n.dir+"/b/config.json", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range []string{"/nonexistent/log", n.dir + "/pipe", link, ""} {
+		if _, stderr := n.call(asking, "--log", place, "create", "web"); !strings.HasPrefix(stderr, missing) || n.read("b/config.json") != asking {
+			t.Errorf("%q: stderr has %q", place, stderr)
+		}
 	}
 }
 
