@@ -1,10 +1,11 @@
 package runtimeconf
 
-// Writing a plan, and undoing it. A manifest in the state directory is on the disk before the first file
+// Applying a plan, and undoing it. A manifest in the state directory is on the disk before the first file
 // is written, with the hash of each file as it was and as it will be; what was there lies beside it. So a
 // kill at any moment leaves what can be undone.
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -24,9 +24,11 @@ const manifestSchema = 1
 
 // manifest is what was written for one container runtime.
 type manifest struct {
-	Schema int       `json:"schema"`
-	Mode   string    `json:"mode"`
-	Files  []changed `json:"files"`
+	Schema int    `json:"schema"`
+	Mode   string `json:"mode"`
+	// Reads is that of the plan.
+	Reads string    `json:"reads,omitempty"`
+	Files []changed `json:"files"`
 	// Dirs are the directories that were made for them, the outer ones first.
 	Dirs []string `json:"dirs,omitempty"`
 }
@@ -38,6 +40,7 @@ type changed struct {
 	BeforeSHA256 string   `json:"before_sha256"`
 	AfterSHA256  []string `json:"after_sha256"` // the last one is what it is to be
 	Import       string   `json:"import,omitempty"`
+	ImportLine   bool     `json:"import_line,omitempty"`
 	Shared       bool     `json:"shared,omitempty"`
 }
 
@@ -60,40 +63,30 @@ func Load(path string) (File, error) {
 		return File{Path: path}, nil
 	}
 	if err != nil {
-		return File{}, err
+		return File{}, fmt.Errorf("reading %s: %w", path, reason(err))
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
 		target, _ := os.Readlink(path)
 		return File{}, fmt.Errorf("%s is a symbolic link to %s, so another tool makes it; nothing is written: name the "+
-			"file itself with --config, or configure that tool", path, target)
+			"file itself, or configure that tool", path, target)
 	}
 	if !info.Mode().IsRegular() {
-		return File{}, fmt.Errorf("%s is no regular file", path)
+		return File{}, fmt.Errorf("%s is no regular file; nothing is written", path)
 	}
 	text, err := os.ReadFile(path)
+	if err != nil {
+		return File{}, fmt.Errorf("reading %s: %w", path, reason(err))
+	}
 	if text == nil {
 		text = []byte{}
 	}
-	return File{path, text}, err
+	return File{path, text}, nil
 }
 
-// check refuses an edit whose file is not as the plan found it.
-func (e Edit) check() error {
-	now, err := Load(e.Path)
-	if err == nil && hash(now.Text) != hash(e.Before) {
-		err = fmt.Errorf("%s: %w meanwhile; try again", e.Path, ErrChanged)
-	}
-	return err
-}
-
-// Apply writes a plan. Nothing is written where a file is not as the plan found it.
+// Apply writes a plan. Nothing is written where a file is not as the plan found it, or one cannot be written.
 func (r Records) Apply(plan Plan, mode string) error {
 	if len(plan.Edits) == 0 {
 		return nil
-	}
-	kept, err := r.load(plan.Runtime)
-	if err != nil {
-		return err
 	}
 	for _, edit := range plan.Edits {
 		if err := edit.check(); err != nil {
@@ -101,9 +94,34 @@ func (r Records) Apply(plan Plan, mode string) error {
 		}
 	}
 	if err := os.MkdirAll(r.dir(plan.Runtime), 0o700); err != nil {
-		return fmt.Errorf("keeping what is there: %w", err)
+		return fmt.Errorf("keeping what is there in %s: %w; nothing is written", r, reason(err))
 	}
-	kept.Mode = mode
+	unlock, err := r.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	before, err := r.load(plan.Runtime)
+	if err != nil {
+		return err
+	}
+	kept, err := r.load(plan.Runtime) // another copy
+	if err != nil {
+		return err
+	}
+	err = r.write(plan, mode, kept)
+	if errors.Is(err, errPartial) {
+		return fmt.Errorf("%w; what was there is in %s, and weir runtime unconfigure puts it back", err, r.dir(plan.Runtime))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w; nothing is changed", err), r.forgetOr(plan.Runtime, before, kept))
+	}
+	return nil
+}
+
+// write keeps what is there, and does a plan's edits.
+func (r Records) write(plan Plan, mode string, kept *manifest) error {
+	kept.Mode, kept.Reads = mode, plan.Reads
 	for _, edit := range plan.Edits {
 		if err := r.keep(kept, plan.Runtime, edit); err != nil {
 			return fmt.Errorf("keeping what is there: %w", err)
@@ -114,15 +132,66 @@ func (r Records) Apply(plan Plan, mode string) error {
 		return fmt.Errorf("keeping what is there: %w", err)
 	}
 	for _, edit := range plan.Edits {
+		sweep(edit.Path)
 		if err := os.MkdirAll(filepath.Dir(edit.Path), 0o755); err != nil {
-			return err
-		}
-		if err := replace(edit.Path, edit.After, edit.Mode); err != nil {
-			return fmt.Errorf("%w; what was there is in %s, and weir runtime unconfigure puts it back", err,
-				r.dir(plan.Runtime))
+			return fmt.Errorf("making the directory of %s: %w", edit.Path, reason(err))
 		}
 	}
+	return writeAll(plan.Edits)
+}
+
+// TakeBack undoes what Apply has just written of a plan, and no more: mode is that of before it.
+func (r Records) TakeBack(plan Plan, mode string) error {
+	if err := takeBack(plan.Edits); err != nil {
+		return err
+	}
+	kept, err := r.load(plan.Runtime)
+	if err != nil {
+		return err
+	}
+	before := *kept
+	before.Mode = mode
+	if mode == "" {
+		before.Files = nil
+	}
+	return r.forgetOr(plan.Runtime, &before, kept)
+}
+
+// forgetOr goes back to what was kept before, from what is kept now.
+func (r Records) forgetOr(runtime string, before, now *manifest) error {
+	if len(before.Files) > 0 {
+		return r.save(runtime, before)
+	}
+	return r.forget(runtime, now)
+}
+
+// forget removes all that is kept of a runtime, and the directories that were made for it, as far as nothing
+// is in them.
+func (r Records) forget(runtime string, kept *manifest) error {
+	for _, file := range kept.Files {
+		sweep(file.Path)
+	}
+	for _, dir := range slices.Backward(kept.Dirs) {
+		os.Remove(dir) // one that has something in it stays
+	}
+	if err := os.RemoveAll(r.dir(runtime)); err != nil {
+		return fmt.Errorf("removing %s, which is needed no more: %w", r.dir(runtime), reason(err))
+	}
 	return nil
+}
+
+// lock keeps two of these commands from writing at a time.
+func (r Records) lock() (unlock func(), err error) {
+	dir, err := os.Open(string(r))
+	if err == nil {
+		if err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+			dir.Close()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("locking %s: %w", r, reason(err))
+	}
+	return func() { dir.Close() }, nil
 }
 
 // missing are the directories that have to be made for a path, the outer ones first, but for those known.
@@ -151,7 +220,7 @@ func (r Records) keep(kept *manifest, runtime string, edit Edit) error {
 		return nil
 	}
 	entry := changed{Path: edit.Path, BeforeSHA256: hash(edit.Before), AfterSHA256: []string{after}, Import: edit.Import,
-		Shared: edit.Shared}
+		ImportLine: edit.ImportLine, Shared: edit.Shared}
 	if edit.Before != nil {
 		entry.Backup = r.freeName(runtime, filepath.Base(edit.Path))
 		if err := replace(filepath.Join(r.dir(runtime), entry.Backup), edit.Before, 0o600); err != nil {
@@ -189,7 +258,7 @@ func (r Records) Undo(runtime string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	plan := Plan{Runtime: runtime}
+	plan := Plan{Runtime: runtime, Reads: kept.Reads}
 	var errs []error
 	more := false
 	for _, file := range slices.Backward(kept.Files) {
@@ -235,6 +304,36 @@ func (r Records) relied(runtime string, file changed) error {
 	return err
 }
 
+// Drift tells what of a configured runtime is no longer as weir wrote it, a line each.
+func (r Records) Drift(runtime string) (lines []string, err error) {
+	kept, err := r.load(runtime)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range kept.Files {
+		now, err := Load(file.Path)
+		is := hash(now.Text)
+		switch {
+		case err != nil:
+			lines = append(lines, err.Error())
+		case is == file.AfterSHA256[len(file.AfterSHA256)-1]:
+		case is == file.BeforeSHA256:
+			lines = append(lines, file.Path+" is as it was before weir")
+		case now.Text == nil:
+			lines = append(lines, file.Path+" is gone")
+		case file.Import == "":
+			lines = append(lines, file.Path+" has been changed since")
+		default:
+			if has, err := Imports(now, file.Import); err == nil && !has {
+				lines = append(lines, file.Path+" no longer imports "+file.Import)
+			} else if err != nil {
+				lines = append(lines, file.Path+" cannot be read as TOML")
+			}
+		}
+	}
+	return lines, nil
+}
+
 // undo is the edit that undoes one file's; nil: there is nothing to do.
 func (r Records) undo(runtime string, file changed, now File) (*Edit, error) {
 	is := hash(now.Text)
@@ -260,8 +359,14 @@ func (r Records) undo(runtime string, file changed, now File) (*Edit, error) {
 		return edit, nil
 	case file.Import != "" && now.Text != nil:
 		after, err := WithoutImport(now, file.Import)
+		if err == nil && file.ImportLine {
+			after, err = withoutLine(File{file.Path, after})
+		}
+		if err != nil || bytes.Equal(after, now.Text) {
+			return nil, err
+		}
 		edit.After = after
-		return edit, err
+		return edit, nil
 	case now.Text == nil:
 		return nil, nil // it is gone, and nobody wants it back
 	}
@@ -273,26 +378,22 @@ func (r Records) undo(runtime string, file changed, now File) (*Edit, error) {
 // which there is nothing any more.
 func (r Records) Revert(plan Plan) error {
 	kept, err := r.load(plan.Runtime)
+	if err != nil || len(kept.Files) == 0 {
+		return err
+	}
+	unlock, err := r.lock()
 	if err != nil {
 		return err
 	}
-	for _, edit := range plan.Edits {
-		if err := edit.check(); err != nil {
-			return err
-		}
-		if edit.After == nil {
-			err = os.Remove(edit.Path)
-		} else {
-			err = replace(edit.Path, edit.After, edit.Mode)
-		}
-		if err != nil {
-			return err
-		}
+	defer unlock()
+	err = writeAll(plan.Edits)
+	if errors.Is(err, errPartial) {
+		return fmt.Errorf("%w; what was there is in %s: call it again", err, r.dir(plan.Runtime))
 	}
-	for _, dir := range slices.Backward(kept.Dirs) {
-		os.Remove(dir) // one that has something in it stays
+	if err != nil {
+		return fmt.Errorf("%w; nothing is changed", err)
 	}
-	return os.RemoveAll(r.dir(plan.Runtime))
+	return r.forget(plan.Runtime, kept)
 }
 
 func (r Records) load(runtime string) (*manifest, error) {
@@ -329,46 +430,4 @@ func hash(text []byte) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
-}
-
-// replace writes a file in one step: whoever reads it finds the old one or the new. One that is there
-// keeps its mode and owner.
-func replace(path string, text []byte, mode fs.FileMode) (err error) {
-	owner := [2]int{-1, -1}
-	if info, err := os.Lstat(path); err == nil {
-		mode, owner = info.Mode().Perm(), ownerOf(info)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+strings.TrimPrefix(filepath.Base(path), ".")+".weir-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil && owner[0] >= 0 {
-		err = os.Lchown(f.Name(), owner[0], owner[1])
-	}
-	if err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("bringing %s to the disk: %w", path, err)
-	}
-	defer dir.Close()
-	return dir.Sync() // or a power failure could keep a later file of the plan, and not this one
-}
-
-func ownerOf(info fs.FileInfo) [2]int {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return [2]int{int(st.Uid), int(st.Gid)}
-	}
-	return [2]int{-1, -1}
 }

@@ -3,13 +3,17 @@ package runtimeconf
 // Tests of writing plans and of undoing them, on files of a temporary directory.
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"math/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -134,7 +138,8 @@ func TestUndoLeavesOthersChanges(t *testing.T) {
 	m.write(t, "config.toml", string(text)+"# mine\n")
 	m.undo(t)
 	got := m.files(t)
-	if want := "imports = []\n" + mainWithRegistry + "# mine\n"; !strings.HasSuffix(got["config.toml"], want) || len(got) != 1 {
+	if want := " # ours\n" + strings.TrimPrefix(mainWithRegistry, "# ours\n") + "# mine\n"; !strings.HasSuffix(got["config.toml"], want) ||
+		len(got) != 1 {
 		t.Errorf("%q", got)
 	}
 
@@ -159,6 +164,41 @@ func TestUndoLeavesOthersChanges(t *testing.T) {
 	if _, err := m.records.Undo("containerd"); err == nil || errors.Is(err, ErrChanged) ||
 		!strings.Contains(err.Error(), "99-weir.toml") || !strings.Contains(err.Error(), "config.toml: the copy") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Of a file that others have changed only weir's import is taken out, and its line if that is weir's.
+func TestUndoOfImports(t *testing.T) {
+	for name, c := range map[string]struct{ main, before, after, want string }{
+		"the line is weir's":     {"version = 2\n", "version = 2", "version = 2 # mine", "version = 2 # mine\n"},
+		"there was an empty one": {"version = 2\nimports = []\n", "version = 2", "version = 2 # mine", "version = 2 # mine\nimports = []\n"},
+		"one of others": {"imports = ['/x.toml']\nversion = 2\n", "version = 2", "version = 2 # mine",
+			"imports = [\"/x.toml\"]\nversion = 2 # mine\n"},
+		"others have added":     {"version = 2\n", "imports = [", "imports = [\"/x.toml\", ", "imports = [\"/x.toml\"]\nversion = 2\n"},
+		"others have a comment": {"version = 2\n", "\"]\n", "\"] # why\n", "imports = [] # why\nversion = 2\n"},
+		"others have taken it":  {"version = 2\n", "imports = [", "imports = [] # [", ""},
+		"there was no file":     {"", "version = 2", "version = 2 # mine", "version = 2 # mine\n"},
+	} {
+		m := newMachine(t)
+		if c.main != "" {
+			m.write(t, "config.toml", c.main)
+		}
+		if err := m.records.Apply(m.plan(t, ModeRuntime), ModeRuntime); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(m.file("config.toml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(text), c.before, c.after, 1)
+		m.write(t, "config.toml", changed)
+		m.undo(t)
+		if c.want == "" {
+			c.want = changed
+		}
+		if got, err := os.ReadFile(m.file("config.toml")); string(got) != c.want || err != nil {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
 
@@ -215,6 +255,250 @@ func TestApplyLooksAgain(t *testing.T) {
 	if diff := cmp.Diff(before, m.files(t)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// A file that changes when all have been looked at already is left alone, and those before it are put back.
+// Here the plan itself changes it, by another name.
+func TestApplyLooksAgainAtTheLastMoment(t *testing.T) {
+	m := newMachine(t)
+	m.write(t, "etc/config.toml", "a\n")
+	if err := os.Symlink("etc", m.file("link")); err != nil {
+		t.Fatal(err)
+	}
+	plan := Plan{Runtime: "x"}
+	plan.add(File{Path: m.file("new/drop-in.toml")}, []byte("d\n"))
+	plan.add(File{m.file("link/config.toml"), []byte("a\n")}, []byte("b\n"))
+	plan.add(File{m.file("etc/config.toml"), []byte("a\n")}, []byte("c\n"))
+	err := m.records.Apply(plan, ModeRuntime)
+	if !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "etc/config.toml") ||
+		!strings.HasSuffix(err.Error(), "nothing is changed") {
+		t.Errorf("%v", err)
+	}
+	m.untouched(t, "etc/config.toml", "a\n")
+}
+
+// untouched makes sure that an Apply that failed has left one file, as it was, and no record.
+func (m machine) untouched(t *testing.T, name, text string) {
+	t.Helper()
+	if got, err := os.ReadFile(m.file(name)); string(got) != text || err != nil {
+		t.Errorf("%s has become %q, %v", name, got, err)
+	}
+	var found []string
+	err := filepath.Walk(m.dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() && path != m.file(name) {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil || len(found) > 0 {
+		t.Errorf("%v; there is also %q", err, found)
+	}
+	if mode, err := m.records.Configured("x"); mode != "" || err != nil {
+		t.Errorf("configured as %q, %v", mode, err)
+	}
+}
+
+// mount mounts a file system of the kernel's for a test.
+func mount(t *testing.T, dir string, flags uintptr, options string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("weir-test", dir, "tmpfs", flags, options); err != nil {
+		t.Skipf("mounting a tmpfs: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+}
+
+// Where there is no room, or nothing may be written, nothing has changed, and the file is named.
+func TestApplyWithoutRoom(t *testing.T) {
+	big := []byte(strings.Repeat("x", 60<<10))
+	for name, full := range map[string]string{"for the file": "full", "for what is kept": "state"} {
+		m := newMachine(t)
+		mount(t, m.file(full), 0, "size=64k")
+		m.write(t, "etc/config.toml", "a\n")
+		plan := Plan{Runtime: "x"}
+		plan.add(File{m.file("etc/config.toml"), []byte("a\n")}, []byte("b\n"))
+		plan.add(File{Path: m.file("full/conf.d/1.toml")}, big)
+		plan.add(File{Path: m.file("full/conf.d/2.toml")}, big)
+		want := "writing " + m.file("full/conf.d/2.toml") + ": no space left on device; nothing is changed"
+		if full == "state" {
+			plan.Edits = plan.Edits[:1]
+			m.write(t, "state/ballast", string(big))
+			want = "keeping what is there: writing " + m.file("state/rollback/x/")
+		}
+		err := m.records.Apply(plan, ModeRuntime)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+		os.Remove(m.file("state/ballast"))
+		m.untouched(t, "etc/config.toml", "a\n")
+	}
+}
+
+func TestApplyToReadOnly(t *testing.T) {
+	m := newMachine(t)
+	mount(t, m.file("ro"), syscall.MS_RDONLY, "")
+	m.write(t, "etc/config.toml", "a\n")
+	for _, name := range []string{"ro/drop-in.toml", "ro/conf.d/drop-in.toml"} {
+		plan := Plan{Runtime: "x"}
+		plan.add(File{m.file("etc/config.toml"), []byte("a\n")}, []byte("b\n"))
+		plan.add(File{Path: m.file(name)}, []byte("d\n"))
+		err := m.records.Apply(plan, ModeRuntime)
+		if err == nil || !strings.Contains(err.Error(), m.file(name)+": read-only file system; nothing is changed") {
+			t.Errorf("%v", err)
+		}
+		m.untouched(t, "etc/config.toml", "a\n")
+	}
+	kept := Records(m.file("ro/rollback"))
+	plan := Plan{Runtime: "x"}
+	plan.add(File{m.file("etc/config.toml"), []byte("a\n")}, []byte("b\n"))
+	if err := kept.Apply(plan, ModeRuntime); err == nil ||
+		!strings.Contains(err.Error(), string(kept)+": read-only file system; nothing is written") {
+		t.Errorf("%v", err)
+	}
+	m.untouched(t, "etc/config.toml", "a\n")
+}
+
+// applyMode makes the test binary apply a plan to the machine in this directory, over and over.
+const applyMode = "RUNTIMECONF_TEST_APPLY"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(applyMode)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	it := machine{dir, Records(filepath.Join(dir, "state/rollback"))}
+	os.Stdout.WriteString("begin\n")
+	for {
+		plan, err := it.killedPlan()
+		if err == nil {
+			err = it.records.Apply(plan, ModeRuntime)
+		}
+		if err == nil {
+			plan, err = it.records.Undo("x")
+		}
+		if err == nil {
+			err = it.records.Revert(plan)
+		}
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+}
+
+func (m machine) killedPlan() (Plan, error) {
+	plan := Plan{Runtime: "x"}
+	for _, name := range []string{"conf.d/drop-in.toml", "etc/config.toml", "etc/weir/runtime.toml"} {
+		file, err := Load(m.file(name))
+		if err != nil {
+			return plan, err
+		}
+		plan.add(file, append([]byte("# weir\n"), file.Text...))
+	}
+	return plan, nil
+}
+
+// Killed at any moment, what is undone afterwards is as it was, with nothing beside it.
+func TestKilledAtAnyMoment(t *testing.T) {
+	m := newMachine(t)
+	m.write(t, "etc/config.toml", "# ours\n")
+	before := m.files(t)
+	seed := time.Now().UnixNano()
+	random := rand.New(rand.NewSource(seed))
+	for range 40 {
+		command := exec.Command(os.Args[0])
+		command.Env = append(os.Environ(), applyMode+"="+m.dir)
+		out, err := command.StdoutPipe()
+		if err == nil {
+			err = command.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		time.Sleep(time.Duration(random.Intn(20_000)) * time.Microsecond)
+		command.Process.Kill()
+		command.Wait()
+		if line != "begin\n" || err != nil || command.ProcessState.Exited() {
+			t.Fatalf("it said %q, %v, and ended by itself", line, err)
+		}
+		plan, err := m.records.Undo("x")
+		if err == nil {
+			err = m.records.Revert(plan)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, m.files(t)); diff != "" {
+			t.Fatalf("seed %d: %s", seed, diff)
+		}
+	}
+}
+
+// What was written last is taken back without what was there before it.
+func TestTakeBack(t *testing.T) {
+	m := newMachine(t)
+	m.write(t, "config.toml", mainWithRegistry)
+	bare := m.files(t)
+	plan := m.plan(t, ModeCDI)
+	if err := m.records.Apply(plan, ModeCDI); err != nil {
+		t.Fatal(err)
+	}
+	withCDI := m.files(t)
+	again := m.plan(t, ModeRuntime)
+	if err := m.records.Apply(again, ModeRuntime); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.records.TakeBack(again, ModeCDI); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(withCDI, m.files(t)); diff != "" {
+		t.Error(diff)
+	}
+	if mode, err := m.records.Configured("containerd"); mode != ModeCDI || err != nil {
+		t.Errorf("%q, %v", mode, err)
+	}
+	if err := m.records.TakeBack(plan, ""); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(bare, m.files(t)); diff != "" {
+		t.Error(diff)
+	}
+	if mode, err := m.records.Configured("containerd"); mode != "" || err != nil {
+		t.Errorf("%q, %v", mode, err)
+	}
+}
+
+func TestDrift(t *testing.T) {
+	m := newMachine(t)
+	m.write(t, "config.toml", mainWithRegistry)
+	if err := m.records.Apply(m.plan(t, ModeRuntime), ModeRuntime); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(m.file("config.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drift := func(want string) {
+		t.Helper()
+		lines, err := m.records.Drift("containerd")
+		if got := strings.ReplaceAll(strings.Join(lines, "|"), m.dir+"/", ""); got != want || err != nil {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
+	drift("")
+	m.write(t, "config.toml", string(text)+"# mine\n")
+	drift("")
+	m.write(t, "config.toml", "version = 2\n")
+	drift("config.toml no longer imports conf.d/99-weir.toml")
+	m.write(t, "config.toml", "[")
+	drift("config.toml cannot be read as TOML")
+	m.write(t, "config.toml", mainWithRegistry)
+	m.write(t, "runtime.toml", "runtime = \"crun\"\n")
+	os.Remove(m.file("conf.d/99-weir.toml"))
+	drift("runtime.toml has been changed since|conf.d/99-weir.toml is as it was before weir|config.toml is as it was before weir")
 }
 
 func TestLoadRefusesLinks(t *testing.T) {

@@ -17,6 +17,9 @@ type Containerd struct {
 	// Effective is what `containerd config dump` prints: all that is in force, defaults included. Before
 	// 2.0 it is to be taken without weir's own drop-in, which would hide changes of the main file.
 	Effective []byte
+	// Place is the file that takes lines of others, where another tool makes the main one (Generated). Version
+	// and Effective are not needed then.
+	Place File
 }
 
 // The sections of the parts of containerd that matter here, by the version of the configuration.
@@ -59,7 +62,11 @@ type containerd struct {
 
 // PlanContainerd plans what makes a containerd use weir.
 func PlanContainerd(node Containerd, setup Setup) (Plan, error) {
-	c := &containerd{Containerd: node, setup: setup, plan: Plan{Runtime: "containerd", Restart: "containerd"}}
+	if m := makerOf(node.Main); m != nil {
+		return m.plan(node, setup)
+	}
+	c := &containerd{Containerd: node, setup: setup, plan: Plan{Runtime: "containerd", Restart: "containerd",
+		Reads: node.Main.Path}}
 	if err := c.read(); err != nil {
 		return Plan{}, err
 	}
@@ -75,9 +82,6 @@ func PlanContainerd(node Containerd, setup Setup) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := checkGenerated(node.Main, text); err != nil {
-		return Plan{}, err
-	}
 	// The drop-in first: a main configuration that imports a file which is not there does not start.
 	c.plan.add(node.DropIn, text)
 	if imported(c.main, node.Main.Path, node.DropIn.Path) || imported(c.effective, node.Main.Path, node.DropIn.Path) {
@@ -91,8 +95,9 @@ func PlanContainerd(node Containerd, setup Setup) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	if edit := c.plan.add(node.Main, after); edit != nil && len(c.main) > 0 {
-		edit.Import = node.DropIn.Path
+	if edit := c.plan.add(node.Main, after); edit != nil {
+		_, has := c.main["imports"]
+		edit.Import, edit.ImportLine = node.DropIn.Path, !has
 	}
 	return c.finish(), nil
 }
@@ -121,6 +126,11 @@ func (c *containerd) read() (err error) {
 	if c.effective, err = parse(File{"containerd config dump", c.Effective}); err != nil {
 		return err
 	}
+	return c.checkVersion()
+}
+
+// checkVersion refuses a main configuration of a version that has no drop-in files.
+func (c *containerd) checkVersion() error {
 	if version, ok := c.main["version"].(int64); c.Main.Text != nil && (!ok || version < 2) && len(c.main) > 0 {
 		return fmt.Errorf("%s is of version 1, which has no drop-in files; nothing is written: bring it to version 2 "+
 			"(containerd config migrate shows how), and try again", c.Main.Path)
@@ -186,6 +196,21 @@ func (c *containerd) runtime() (table, error) {
 	if err != nil {
 		return nil, err
 	}
+	ours, err := c.copyOf(base, from)
+	if err != nil {
+		return nil, err
+	}
+	return c.inCRI(func(cri table) {
+		section := sub(cri, "containerd")
+		section["runtimes"].(table)[RuntimeName] = ours
+		if c.setup.SetAsDefault {
+			section["default_runtime_name"] = RuntimeName
+		}
+	}), nil
+}
+
+// copyOf is weir's runtime made of another one, and plans weir-runtime's settings for that.
+func (c *containerd) copyOf(base string, from table) (table, error) {
 	if kind, _ := from["runtime_type"].(string); kind != runcV2 {
 		return nil, fmt.Errorf("containerd's default runtime %q is of type %q, before which weir-runtime cannot "+
 			"stand (%s only); nothing is written", base, kind, runcV2)
@@ -210,13 +235,7 @@ func (c *containerd) runtime() (table, error) {
 	}
 	options["BinaryName"] = c.setup.Runtime
 	showAnnotations(ours)
-	return c.inCRI(func(cri table) {
-		section := sub(cri, "containerd")
-		section["runtimes"].(table)[RuntimeName] = ours
-		if c.setup.SetAsDefault {
-			section["default_runtime_name"] = RuntimeName
-		}
-	}), nil
+	return ours, nil
 }
 
 // inCRI makes a drop-in of a change of the CRI's section: with all of it where it takes the place of the

@@ -25,7 +25,7 @@ func PlanCRIO(node CRIO, setup Setup) (Plan, error) {
 	if err := setup.check(); err != nil {
 		return Plan{}, err
 	}
-	plan := Plan{Runtime: "crio", Restart: "crio"}
+	plan := Plan{Runtime: "crio", Restart: "crio", Reads: node.DropIn.Path}
 	effective, err := parse(File{"crio config", node.Effective})
 	if err != nil {
 		return Plan{}, err

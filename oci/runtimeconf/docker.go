@@ -16,7 +16,7 @@ func PlanDocker(file File, setup Setup) (Plan, error) {
 	if err := setup.check(); err != nil {
 		return Plan{}, err
 	}
-	plan := Plan{Runtime: "docker", Restart: "docker"}
+	plan := Plan{Runtime: "docker", Restart: "docker", Reads: file.Path}
 	text := file.Text
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}")

@@ -124,6 +124,50 @@ func render(tree table) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// bare is a key that needs no quotes.
+var bare = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// renderTable writes a table and those in it, each by its full name: so it can stand at the end of a file
+// that has the tables above it.
+func renderTable(tree table, keys ...string) ([]byte, error) {
+	plain, inner := table{}, table{}
+	for key, value := range tree {
+		if t, ok := value.(table); ok {
+			inner[key] = t
+		} else {
+			plain[key] = value
+		}
+	}
+	var out bytes.Buffer
+	if len(plain) > 0 {
+		text, err := toml.Marshal(plain)
+		if err != nil {
+			return nil, fmt.Errorf("writing TOML: %w", err)
+		}
+		fmt.Fprintf(&out, "[%s]\n%s", dotted(keys), text)
+	}
+	for _, key := range slices.Sorted(maps.Keys(inner)) {
+		text, err := renderTable(inner[key].(table), append(slices.Clone(keys), key)...)
+		if err != nil {
+			return nil, err
+		}
+		out.Write(text)
+	}
+	return out.Bytes(), nil
+}
+
+// dotted is a table's full name.
+func dotted(keys []string) string {
+	quoted := make([]string, len(keys))
+	for i, key := range keys {
+		quoted[i] = key
+		if !bare.MatchString(key) {
+			quoted[i] = "'" + key + "'"
+		}
+	}
+	return strings.Join(quoted, ".")
+}
+
 // imports are the files that a main configuration takes in.
 func imports(tree table) []string {
 	var list []string
@@ -150,6 +194,9 @@ func imported(tree table, main, file string) bool {
 // importsForm is a list of imports at the beginning of a line.
 var importsForm = regexp.MustCompile(`(?m)^[ \t]*imports[ \t]*=[ \t]*\[[^\]]*\]`)
 
+// importsLine is an empty list of them that has a line for itself.
+var importsLine = regexp.MustCompile(`(?m)^[ \t]*imports[ \t]*=[ \t]*\[\][ \t]*(?:\r?\n|\z)`)
+
 // withImport adds an entry to the imports of a file's text. All else keeps its bytes, which is proven by
 // reading the result.
 func withImport(main File, entry string) ([]byte, error) {
@@ -170,11 +217,28 @@ func Imports(main File, entry string) (bool, error) {
 // bytes.
 func WithoutImport(main File, entry string) ([]byte, error) {
 	before, err := parse(main)
-	if err != nil {
-		return nil, err
+	if err != nil || !slices.Contains(imports(before), entry) {
+		return main.Text, err
 	}
-	list := imports(before)
-	return changeImports(main, slices.DeleteFunc(list, func(i string) bool { return i == entry }))
+	return changeImports(main, slices.DeleteFunc(imports(before), func(i string) bool { return i == entry }))
+}
+
+// withoutLine is the text without a line of imports in which there is nothing, and nothing is said.
+func withoutLine(main File) ([]byte, error) {
+	before, err := parse(main)
+	at := importsLine.FindIndex(main.Text)
+	if err != nil || at == nil {
+		return main.Text, err
+	}
+	after := slices.Concat(main.Text[:at[0]], main.Text[at[1]:])
+	got, err := parse(File{main.Path, after})
+	if list, ok := before["imports"].([]any); ok && len(list) == 0 {
+		delete(before, "imports")
+	}
+	if err != nil || !reflect.DeepEqual(got, before) {
+		return main.Text, nil // the line was something else's
+	}
+	return after, nil
 }
 
 func changeImports(main File, list []string) ([]byte, error) {

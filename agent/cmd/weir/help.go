@@ -1,16 +1,16 @@
-// The forms of the help texts.
+// The help texts' forms. cli v2's own put everything in capitals and leave the examples no place.
 
 package main
 
-// The help texts' forms. cli v2's own put everything in capitals and leave the examples no place.
+// A tab ends a column, which is as wide as its widest entry.
 
 const appHelp = `weir: {{.Usage}}
 
 Usage: weir COMMAND [FLAGS] [ARGUMENTS]; flags may stand before and after arguments.
 
 Commands:{{range .VisibleCommands}}
-  {{printf "%-9s" .Name}}{{.Usage}}{{end}}
-  help     show this, or with a command's name that command's help
+  {{.Name}}{{"\t"}}{{.Usage}}{{end}}
+  help{{"\t"}}show this, or with a command's name that command's help
 
 A first try, without a GPU:
   eval "$(weir sim up a30)"                      # simulate a GPU
@@ -30,7 +30,7 @@ Usage: {{.HelpName}}{{if .VisibleCommands}} COMMAND{{end}}{{if .VisibleFlags}} [
 {{- if .ArgsUsage}} {{.ArgsUsage}}{{end}}{{if .VisibleCommands}}
 
 Commands:{{range .VisibleCommands}}
-  {{printf "%-9s" .Name}}{{.Usage}}{{end}}{{end}}{{if .VisibleFlags}}
+  {{.Name}}{{"\t"}}{{.Usage}}{{end}}{{end}}{{if .VisibleFlags}}
 
 Flags:{{range .VisibleFlags}}
   {{.}}{{end}}{{end}}{{if .Description}}
