@@ -149,12 +149,18 @@ func (r Records) TakeBack(plan Plan, mode string) error {
 	if err != nil {
 		return err
 	}
-	before := *kept
-	before.Mode = mode
-	if mode == "" {
-		before.Files = nil
+	for _, edit := range plan.Edits { // what keep has noted of it
+		at := slices.IndexFunc(kept.Files, func(c changed) bool { return c.Path == edit.Path })
+		if at < 0 {
+			continue
+		}
+		entry := &kept.Files[at]
+		if entry.AfterSHA256 = entry.AfterSHA256[:len(entry.AfterSHA256)-1]; len(entry.AfterSHA256) == 0 {
+			kept.Files = slices.Delete(kept.Files, at, at+1)
+		}
 	}
-	return r.forgetOr(plan.Runtime, &before, kept)
+	kept.Mode = mode
+	return r.forgetOr(plan.Runtime, kept, kept)
 }
 
 // forgetOr goes back to what was kept before, from what is kept now.

@@ -460,6 +460,9 @@ func TestTakeBack(t *testing.T) {
 	if mode, err := m.records.Configured("containerd"); mode != ModeCDI || err != nil {
 		t.Errorf("%q, %v", mode, err)
 	}
+	if drift, err := m.records.Drift("containerd"); len(drift) > 0 || err != nil {
+		t.Errorf("%q, %v", drift, err)
+	}
 	if err := m.records.TakeBack(plan, ""); err != nil {
 		t.Fatal(err)
 	}

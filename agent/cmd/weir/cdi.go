@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"weir/agent/config"
 	"weir/agent/control"
 	"weir/agent/device"
 	"weir/oci"
@@ -26,7 +25,7 @@ func cdiCommand() *cli.Command {
 		Name:  "cdi",
 		Usage: "offer the node's GPUs to containers by name",
 		Description: `Examples:
-  weir cdi generate
+  weir cdi generate --output /etc/cdi/weir-gpu.json
   weir cdi list
   ctr run --device weir/gpu=0 ...`,
 		Subcommands: []*cli.Command{cdiGenerateCommand(), cdiListCommand()},
@@ -46,7 +45,7 @@ Examples:
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "-", Usage: "write to `FILE`; - is stdout"},
 			&cli.StringFlag{Name: "nvml", Usage: "load NVML from `FILE`; else the system's libnvidia-ml.so.1"},
-			runDirFlag(),
+			askedRunDirFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {
@@ -70,6 +69,10 @@ func generateCDI(c *cli.Context) ([]byte, error) {
 	if hook == "" {
 		return nil, errors.New("there is no weir-hook beside this program; install all of weir's programs in one directory")
 	}
+	socket, err := socketOf(c)
+	if err != nil {
+		return nil, err
+	}
 	devices, err := device.Open(c.String("nvml"))
 	if errors.Is(err, device.ErrNoNVML) {
 		return nil, fmt.Errorf("%w: %w, so there is no GPU to offer", control.ErrUnsupported, err)
@@ -90,7 +93,7 @@ func generateCDI(c *cli.Context) ([]byte, error) {
 		}
 		gpus = append(gpus, cdi.GPU{Name: control.GPUName(gpu.Index, mig), UUID: gpu.UUID, Devices: []oci.Device(nodes)})
 	}
-	spec, err := cdi.Generate(gpus, cdi.Programs{Hook: hook, ControlSocket: filepath.Join(runDirOf(c), config.SocketName)})
+	spec, err := cdi.Generate(gpus, cdi.Programs{Hook: hook, ControlSocket: socket})
 	if err != nil {
 		return nil, err
 	}

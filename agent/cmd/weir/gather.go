@@ -17,31 +17,53 @@ import (
 	"weir/oci/runtimeconf"
 )
 
-// k3sConfig is k3s's containerd's, where there is no other.
-const k3sConfig = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+// usualConfig is the main configuration that a runtime's own unit reads; of CRI-O it is the drop-in.
+var usualConfig = map[string]string{
+	"containerd": "/etc/containerd/config.toml",
+	"docker":     "/etc/docker/daemon.json",
+	"crio":       "/etc/crio/crio.conf.d/99-weir.conf",
+}
+
+// madeConfigs are those that other tools make for a containerd of theirs; looked at where there is no usual one.
+var madeConfigs = []string{
+	"/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+	"/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+	"/etc/k0s/containerd.toml",
+	"/var/snap/microk8s/current/args/containerd.toml",
+}
 
 // hooksDir is where CRI-O and Podman look for hooks of the machine's own.
 const hooksDir = "/etc/containers/oci/hooks.d"
 
 // gather plans the configuration of a runtime from what is there.
-func gather(runtime string, c *cli.Context, setup runtimeconf.Setup) (runtimeconf.Plan, error) {
-	main, dropIn := c.String("config"), c.String("drop-in-config")
-	for _, path := range []*string{&main, &dropIn} {
-		if *path != "" {
-			absolute, err := filepath.Abs(*path)
-			if err != nil {
-				return runtimeconf.Plan{}, err
-			}
-			*path = absolute
+func gather(runtime string, c *cli.Context, setup runtimeconf.Setup) (plan runtimeconf.Plan, err error) {
+	main, err := pathOf(c, "config")
+	if err != nil {
+		return plan, err
+	}
+	dropIn, err := pathOf(c, "drop-in-config")
+	if err != nil {
+		return plan, err
+	}
+	switch {
+	case main != "" && (runtime == "crio" || runtime == "podman"):
+		return plan, usageError("--config: of %s weir writes a drop-in file only; "+
+			"--drop-in-config says where", runtime)
+	case dropIn != "" && runtime == "docker":
+		return plan, usageError("--drop-in-config: docker has no drop-in files; --config names its daemon.json")
+	}
+	if main != "" { // a usual one need not be there, but who names one means one that is
+		if _, err := os.Lstat(main); errors.Is(err, os.ErrNotExist) {
+			return plan, usageError("--config: there is no %s; nothing is written", main)
 		}
 	}
 	switch runtime {
 	case "containerd":
 		return gatherContainerd(main, dropIn, setup)
 	case "docker":
-		file, err := runtimeconf.Load(either(main, "/etc/docker/daemon.json"))
+		file, err := runtimeconf.Load(either(main, usualConfig[runtime]))
 		if err != nil {
-			return runtimeconf.Plan{}, err
+			return plan, err
 		}
 		return runtimeconf.PlanDocker(file, setup)
 	case "crio":
@@ -49,6 +71,18 @@ func gather(runtime string, c *cli.Context, setup runtimeconf.Setup) (runtimecon
 	default:
 		return gatherPodman(dropIn, setup)
 	}
+}
+
+// pathOf is the absolute path that a flag gives, or an empty one where it is not given.
+func pathOf(c *cli.Context, flag string) (string, error) {
+	path := c.String(flag)
+	if path == "" {
+		if c.IsSet(flag) {
+			return "", usageError("--%s is empty: give a path, or leave it out", flag)
+		}
+		return "", nil
+	}
+	return filepath.Abs(path)
 }
 
 func either(given, usual string) string {
@@ -73,20 +107,35 @@ func ask(program string, args ...string) ([]byte, error) {
 	return nil, fmt.Errorf("%s: %v; nothing is written", line, err)
 }
 
-func gatherContainerd(main, dropIn string, setup runtimeconf.Setup) (plan runtimeconf.Plan, err error) {
-	if main == "" {
-		main = "/etc/containerd/config.toml"
-		if _, err := os.Stat(main); errors.Is(err, os.ErrNotExist) {
-			if _, err := os.Stat(k3sConfig); err == nil {
-				main = k3sConfig
-			}
+// firstThere is the first path at which there is something; else the first one.
+func firstThere(paths []string) string {
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err == nil {
+			return path
 		}
 	}
-	dropIn = either(dropIn, filepath.Join(filepath.Dir(main), "conf.d", "99-weir.toml"))
+	return paths[0]
+}
+
+func gatherContainerd(main, dropIn string, setup runtimeconf.Setup) (plan runtimeconf.Plan, err error) {
+	if main == "" {
+		main = firstThere(append([]string{usualConfig["containerd"]}, madeConfigs...))
+	}
 	var node runtimeconf.Containerd
 	if node.Main, err = runtimeconf.Load(main); err != nil {
 		return plan, err
 	}
+	place, made, err := runtimeconf.Generated(node.Main)
+	if err == nil && made {
+		node.Place, err = runtimeconf.Load(place)
+	}
+	if err != nil {
+		return plan, err
+	}
+	if made { // with a containerd of its own, which is not in PATH
+		return runtimeconf.PlanContainerd(node, setup)
+	}
+	dropIn = either(dropIn, filepath.Join(filepath.Dir(main), "conf.d", "99-weir.toml"))
 	if node.DropIn, err = runtimeconf.Load(dropIn); err != nil {
 		return plan, err
 	}
@@ -137,7 +186,7 @@ func dumpContainerd(node runtimeconf.Containerd) ([]byte, error) {
 
 func gatherCRIO(dropIn string, setup runtimeconf.Setup) (plan runtimeconf.Plan, err error) {
 	var node runtimeconf.CRIO
-	if node.DropIn, err = runtimeconf.Load(either(dropIn, "/etc/crio/crio.conf.d/99-weir.conf")); err != nil {
+	if node.DropIn, err = runtimeconf.Load(either(dropIn, usualConfig["crio"])); err != nil {
 		return plan, err
 	}
 	if node.Effective, err = ask("crio", "config"); err != nil {

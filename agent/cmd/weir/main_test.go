@@ -153,7 +153,16 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": scriptExits, "ended": scriptEnded, "told": scriptTold, "lacks": scriptLacks,
 		},
+		Condition: scriptCondition,
 	})
+}
+
+// scriptCondition has [mounts]: a mount namespace can be made here.
+func scriptCondition(name string) (bool, error) {
+	if name != "mounts" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return exec.Command("unshare", "--mount", "mount", "--bind", "/etc", "/etc").Run() == nil, nil
 }
 
 // scriptExits is `exits CODE COMMAND...`: the command must exit with that code.

@@ -1,4 +1,4 @@
-// `weir runtime configure|unconfigure|status`: container runtimes that start containers through weir.
+// `weir runtime configure`: container runtimes that start containers through weir.
 
 package main
 
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,8 +13,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"weir/agent/config"
+	"weir/agent/control"
 	"weir/oci/runtimeconf"
 )
+
+// usualSettings is where weir-runtime looks for its settings by itself.
+const usualSettings = "/etc/weir/runtime.toml"
 
 // runtimes are the container runtimes that can be configured.
 var runtimes = []string{"containerd", "docker", "crio", "podman"}
@@ -34,16 +37,22 @@ func runtimeCommand() *cli.Command {
 
 func runtimeFlag() cli.Flag {
 	return &cli.StringFlag{Name: "runtime", Value: runtimes[0],
-		Usage: "configure `RUNTIME`: " + strings.Join(runtimes, ", ")}
+		Usage: "`RUNTIME`: " + strings.Join(runtimes, ", ")}
 }
 
 func stateDirFlag() cli.Flag {
-	return &cli.StringFlag{Name: "state-dir", Usage: "keep what was there in `DIR`/rollback; else $WEIR_STATE_DIR, " +
-		"else " + config.SystemStateDir}
+	return &cli.StringFlag{Name: "state-dir", Usage: "what was there is kept in `DIR`/rollback; else that of " +
+		"$WEIR_STATE_DIR, else " + config.SystemStateDir}
 }
 
 func restartFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "restart", Usage: "restart the runtime if anything has changed"}
+	return &cli.BoolFlag{Name: "restart", Usage: "restart the runtime's unit if anything has changed"}
+}
+
+// askedRunDirFlag is how a command is told which agent containers are to ask.
+func askedRunDirFlag() cli.Flag {
+	return &cli.StringFlag{Name: "run-dir", Usage: "the agent that containers ask is that in `DIR`; else that of $" +
+		runDirEnv + ", else " + config.SystemRunDir}
 }
 
 func runtimeConfigureCommand() *cli.Command {
@@ -51,7 +60,8 @@ func runtimeConfigureCommand() *cli.Command {
 		Name:  "configure",
 		Usage: "add weir to a container runtime's configuration",
 		Description: `What was there is kept, and unconfigure puts it back. A configuration that is not understood, or that another
-tool makes anew, is not written.
+tool makes anew, is not written. Where one file cannot be written, or the runtime does not come up when it is
+restarted, what had been written is taken back.
 
 Examples:
   weir runtime configure --dry-run
@@ -63,9 +73,9 @@ Examples:
 				"runc's place, for containers that ask for it), cdi, nri or hooks"},
 			&cli.StringFlag{Name: "config", Usage: "its main configuration `FILE`, where it is not the usual one"},
 			&cli.StringFlag{Name: "drop-in-config", Usage: "write weir's part to `FILE`, where it is not the usual one"},
-			&cli.StringFlag{Name: "runtime-config", Value: "/etc/weir/runtime.toml", Usage: "weir-runtime's settings `FILE`"},
+			&cli.StringFlag{Name: "runtime-config", Value: usualSettings, Usage: "weir-runtime's settings `FILE`"},
 			&cli.BoolFlag{Name: "set-as-default", Usage: "make it the runtime of containers that ask for none"},
-			dryRunFlag(), restartFlag(), stateDirFlag(), runDirFlag(),
+			dryRunFlag(), restartFlag(), stateDirFlag(), askedRunDirFlag(),
 		},
 		Action: configureRuntime,
 	}
@@ -87,40 +97,64 @@ func configureRuntime(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkRestart(c, plan); err != nil {
+		return err
+	}
+	records, err := recordsOf(c)
+	if err != nil {
+		return err
+	}
+	before, err := records.Configured(runtime)
+	if err != nil {
+		return err
+	}
 	out := c.App.Writer
 	if c.Bool("dry-run") {
 		fmt.Fprint(out, plan.Diff())
-	} else if err := recordsOf(c).Apply(plan, setup.Mode); err != nil {
+	} else if err := records.Apply(plan, setup.Mode); err != nil {
 		return err
 	} else {
 		for _, edit := range plan.Edits {
 			fmt.Fprintf(out, "wrote %s\n", edit.Path)
 		}
 	}
-	for _, note := range plan.Notes {
-		fmt.Fprintf(c.App.ErrWriter, "note: %s\n", note)
-	}
 	if len(plan.Edits) == 0 {
 		fmt.Fprintln(out, "nothing to change")
 	}
-	return restart(c, plan)
+	for _, note := range append(plan.Notes, notesOf(c, runtime, setup)...) {
+		fmt.Fprintf(c.App.ErrWriter, "note: %s\n", note)
+	}
+	if !restarts(c, plan) {
+		advise(c, plan)
+		return nil
+	}
+	return restartOrTakeBack(c, records, plan, before)
 }
 
-// restart restarts the unit of a plan, or says how.
-func restart(c *cli.Context, plan runtimeconf.Plan) error {
-	switch {
-	case plan.Restart == "" || len(plan.Edits) == 0:
-		return nil
-	case c.Bool("dry-run") || !c.Bool("restart"):
-		fmt.Fprintf(c.App.ErrWriter, "note: it takes effect with: systemctl restart %s\n", plan.Restart)
-		return nil
+// notesOf are what a user has to know of this machine, beyond the configuration.
+func notesOf(c *cli.Context, runtime string, setup runtimeconf.Setup) (notes []string) {
+	if file := setup.Wrapper.Path; setup.Mode == runtimeconf.ModeRuntime && file != usualSettings {
+		assignment := "WEIR_RUNTIME_CONFIG=" + file
+		how := "containerd's environment, which it passes on; systemctl edit containerd, and there:\n  [Service]\n  Environment=" +
+			assignment
+		switch runtime {
+		case "crio":
+			how = "its environment: monitor_env of the runtime weir in CRI-O's configuration is for that"
+		case "podman":
+			how = "its environment: conmon_env_vars in containers.conf is for that"
+		}
+		notes = append(notes, "weir-runtime reads "+file+" only with "+assignment+" in "+how)
 	}
-	restart := exec.Command("systemctl", "restart", plan.Restart)
-	restart.Stderr = c.App.ErrWriter
-	if err := restart.Run(); err != nil {
-		return fmt.Errorf("restarting %s: %v", plan.Restart, err) // its exit code is not this program's
+	_, err := control.NewClient(setup.ControlSocket).Info(c.Context)
+	if errors.Is(err, control.ErrUnreachable) {
+		start := "weir agent"
+		if dir := filepath.Dir(setup.ControlSocket); dir != config.SystemRunDir {
+			start += " --run-dir " + dir
+		}
+		notes = append(notes, "no agent answers at "+setup.ControlSocket+": containers that ask for a cap do not start "+
+			"until one runs; start it with: "+start)
 	}
-	return nil
+	return notes
 }
 
 func runtimeOf(c *cli.Context) (string, error) {
@@ -138,6 +172,9 @@ func setupFrom(c *cli.Context) (runtimeconf.Setup, error) {
 	if !slices.Contains(modes, setup.Mode) {
 		return setup, usageError("--mode %q: want one of %s", setup.Mode, strings.Join(modes, ", "))
 	}
+	if setup.SetAsDefault && setup.Mode != runtimeconf.ModeRuntime {
+		return setup, usageError("--set-as-default: mode %s adds no runtime", setup.Mode)
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return setup, err
@@ -151,8 +188,10 @@ func setupFrom(c *cli.Context) (runtimeconf.Setup, error) {
 				name, program)
 		}
 	}
-	setup.ControlSocket = filepath.Join(runDirOf(c), config.SocketName)
-	wrapper, err := filepath.Abs(c.String("runtime-config"))
+	if setup.ControlSocket, err = socketOf(c); err != nil {
+		return setup, err
+	}
+	wrapper, err := pathOf(c, "runtime-config")
 	if err != nil {
 		return setup, err
 	}
@@ -160,132 +199,19 @@ func setupFrom(c *cli.Context) (runtimeconf.Setup, error) {
 	return setup, err
 }
 
-// runDirOf is the run directory of the agent that containers are to ask.
-func runDirOf(c *cli.Context) string {
-	for _, dir := range []string{c.String("run-dir"), os.Getenv(runDirEnv)} {
-		if dir != "" {
-			if absolute, err := filepath.Abs(dir); err == nil {
-				return absolute
-			}
-		}
+// socketOf is the control socket of the agent that containers are to ask.
+func socketOf(c *cli.Context) (string, error) {
+	dir, err := pathOf(c, "run-dir")
+	if err == nil && dir == "" {
+		dir, err = filepath.Abs(either(os.Getenv(runDirEnv), config.SystemRunDir))
 	}
-	return config.SystemRunDir
+	return filepath.Join(dir, config.SocketName), err
 }
 
-func recordsOf(c *cli.Context) runtimeconf.Records {
-	dir := c.String("state-dir")
-	if dir == "" {
-		dir = os.Getenv("WEIR_STATE_DIR")
+func recordsOf(c *cli.Context) (runtimeconf.Records, error) {
+	dir, err := pathOf(c, "state-dir")
+	if err == nil && dir == "" {
+		dir, err = filepath.Abs(either(os.Getenv("WEIR_STATE_DIR"), config.SystemStateDir))
 	}
-	if dir == "" {
-		dir = config.SystemStateDir
-	}
-	return runtimeconf.Records(filepath.Join(dir, "rollback"))
-}
-
-func runtimeUnconfigureCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "unconfigure",
-		Usage: "put back what was there before weir runtime configure",
-		Description: `While containers run that weir has a part in, it is refused: without weir-runtime they could be neither entered
-nor stopped. What somebody has changed since is not written over.
-
-Examples:
-  weir runtime unconfigure --dry-run
-  weir runtime unconfigure --runtime docker --restart`,
-		Flags: []cli.Flag{
-			runtimeFlag(), dryRunFlag(), restartFlag(),
-			&cli.BoolFlag{Name: "force", Usage: "do it while containers run, and leave what others have changed"},
-			stateDirFlag(), runDirFlag(),
-		},
-		Action: unconfigureRuntime,
-	}
-}
-
-func unconfigureRuntime(c *cli.Context) error {
-	if err := noPositionals(c); err != nil {
-		return err
-	}
-	runtime, err := runtimeOf(c)
-	if err != nil {
-		return err
-	}
-	plan, err := recordsOf(c).Undo(runtime)
-	if err != nil && !(c.Bool("force") && errors.Is(err, runtimeconf.ErrChanged)) {
-		return err
-	}
-	if runtime != "podman" {
-		plan.Restart = runtime
-	}
-	if c.Bool("dry-run") {
-		fmt.Fprint(c.App.Writer, plan.Diff())
-		return nil
-	}
-	if !c.Bool("force") {
-		if err := noneRuns(c); err != nil {
-			return err
-		}
-	}
-	if err := recordsOf(c).Revert(plan); err != nil {
-		return err
-	}
-	for _, edit := range plan.Edits {
-		verb := "put back"
-		if edit.After == nil {
-			verb = "removed"
-		}
-		fmt.Fprintf(c.App.Writer, "%s %s\n", verb, edit.Path)
-	}
-	if len(plan.Edits) == 0 {
-		fmt.Fprintln(c.App.Writer, "nothing to change")
-	}
-	return restart(c, plan)
-}
-
-// noneRuns makes sure that no container runs that a container runtime has started under weir.
-func noneRuns(c *cli.Context) error {
-	agent, err := connect(c)
-	if err != nil {
-		return err
-	}
-	containers, err := agent.Containers(c.Context)
-	if err != nil {
-		return fmt.Errorf("%w; without it nobody knows which containers run under weir: give --force if none do",
-			agent.explain(err))
-	}
-	for _, container := range containers {
-		if container.Identity == "cgroup" {
-			return fmt.Errorf("container %s runs under weir; stop it first, or give --force", printable(container.Name))
-		}
-	}
-	return nil
-}
-
-func runtimeStatusCommand() *cli.Command {
-	return &cli.Command{
-		Name:        "status",
-		Usage:       "show which container runtimes are configured",
-		Description: "Examples:\n  weir runtime status",
-		Flags:       []cli.Flag{stateDirFlag()},
-		Action: func(c *cli.Context) error {
-			if err := noPositionals(c); err != nil {
-				return err
-			}
-			for _, runtime := range runtimes {
-				mode, err := recordsOf(c).Configured(runtime)
-				if err != nil {
-					return err
-				}
-				text := "not configured"
-				if mode != "" {
-					text = "mode " + mode
-					if _, err := recordsOf(c).Undo(runtime); err != nil {
-						text += "; " + strings.ReplaceAll(err.Error(), "\n", "; ")
-					}
-				}
-				fmt.Fprintf(c.App.Writer, "%-10s  %s\n", runtime, text)
-			}
-			return nil
-		},
-	}
+	return runtimeconf.Records(filepath.Join(dir, "rollback")), err
 }
