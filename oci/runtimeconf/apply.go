@@ -63,7 +63,7 @@ func Load(path string) (File, error) {
 		return File{Path: path}, nil
 	}
 	if err != nil {
-		return File{}, fmt.Errorf("reading %s: %w", path, reason(err))
+		return File{}, fmt.Errorf("reading %s: %w; nothing is written", path, reason(err))
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
 		target, _ := os.Readlink(path)
@@ -75,7 +75,7 @@ func Load(path string) (File, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return File{}, fmt.Errorf("reading %s: %w", path, reason(err))
+		return File{}, fmt.Errorf("reading %s: %w; nothing is written", path, reason(err))
 	}
 	if text == nil {
 		text = []byte{}
@@ -416,7 +416,8 @@ func (r Records) load(runtime string) (*manifest, error) {
 		err = fmt.Errorf("of schema %d, where this version knows %d", kept.Schema, manifestSchema)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading what was there, %s: %w", path, err)
+		return nil, fmt.Errorf("%s, which says what was there: %w; nothing is written: if it is damaged, take weir's part out "+
+			"by hand, remove %s, and try again", path, reason(err), r.dir(runtime))
 	}
 	return kept, nil
 }

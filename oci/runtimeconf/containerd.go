@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // Containerd is what is known of a node's containerd.
@@ -69,6 +70,10 @@ func PlanContainerd(node Containerd, setup Setup) (Plan, error) {
 		Reads: node.Main.Path}}
 	if err := c.read(); err != nil {
 		return Plan{}, err
+	}
+	if strings.ContainsAny(node.DropIn.Path, `*?[\`) {
+		return Plan{}, fmt.Errorf("containerd takes %q for a pattern where it is imported, so weir's part cannot be there; "+
+			"nothing is written: name another file with --drop-in-config", node.DropIn.Path)
 	}
 	dropIn, err := c.dropIn()
 	if err != nil {

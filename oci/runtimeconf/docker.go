@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"weir/oci"
 )
@@ -29,7 +31,7 @@ func PlanDocker(file File, setup Setup) (Plan, error) {
 		} `json:"runtimes"`
 	}
 	if err := json.Unmarshal(text, &now); err != nil {
-		return Plan{}, fmt.Errorf("%s: %w; nothing is written: correct it, and try again", file.Path, err)
+		return Plan{}, fmt.Errorf("%s; nothing is written: correct it, and try again", mistake(file, text, err))
 	}
 	var err error
 	switch setup.Mode {
@@ -37,6 +39,9 @@ func PlanDocker(file File, setup Setup) (Plan, error) {
 		base := now.Runtimes[now.Default]
 		switch {
 		case now.Default == RuntimeName:
+		case base.Path == "" && base.Type == "" && !slices.Contains(dockersOwn, now.Default):
+			return Plan{}, fmt.Errorf("%s: the default runtime %q is not among its runtimes, so it is not known what to "+
+				"put weir before; nothing is written", file.Path, now.Default)
 		case base.Type != "":
 			return Plan{}, fmt.Errorf("%s: the default runtime %q is of type %q, before which weir-runtime cannot "+
 				"stand; nothing is written", file.Path, now.Default, base.Type)
@@ -70,6 +75,37 @@ func PlanDocker(file File, setup Setup) (Plan, error) {
 		plan.Restart = ""
 	}
 	return plan, nil
+}
+
+// dockersOwn are the names by which Docker knows runc, without being told of it.
+var dockersOwn = []string{"", "runc", "io.containerd.runc.v2"}
+
+// mistake says what is wrong with a file of JSON, and where.
+func mistake(file File, text []byte, err error) string {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	var offset int64
+	switch {
+	case errors.As(err, &syntax):
+		offset = syntax.Offset
+	case errors.As(err, &kind):
+		offset = kind.Offset
+		where := "it"
+		if kind.Field != "" {
+			where = kind.Field
+		}
+		want := map[reflect.Kind]string{reflect.String: "string"}[kind.Type.Kind()]
+		err = fmt.Errorf("%s is of type %s, want %s", where, kind.Value, either(want, "object"))
+	}
+	line := 1 + bytes.Count(text[:min(int(offset), len(text))], []byte("\n"))
+	return fmt.Sprintf("%s:%d: %v", file.Path, line, err)
+}
+
+func either(text, none string) string {
+	if text == "" {
+		return none
+	}
+	return text
 }
 
 // addJSON plans a file with this object, unless it says what is there already. It is indented as

@@ -105,6 +105,12 @@ func (p *Plan) wrapper(setup Setup, base string) error {
 	if err != nil {
 		return err
 	}
+	for _, key := range []string{"runtime", "control_socket"} {
+		if _, ok := now[key].(string); now[key] != nil && !ok {
+			return fmt.Errorf("%s: %s has to be a string; nothing is written: correct it, and try again",
+				setup.Wrapper.Path, key)
+		}
+	}
 	var lines []byte
 	switch there, _ := now["runtime"].(string); {
 	case there == base, there == "" && base == defaultBase:

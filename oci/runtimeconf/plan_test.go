@@ -207,6 +207,10 @@ func TestRefusals(t *testing.T) {
 	asked.ControlSocket, asked.Wrapper.Text = "/srv/control.sock", []byte("control_socket = \"/other.sock\"\n")
 	elsewhere := setup(ModeRuntime)
 	elsewhere.Wrapper.Text = []byte("control_socket = \"/other.sock\"\n")
+	number := setup(ModeRuntime)
+	number.Wrapper.Text = []byte("runtime = 5\n")
+	pattern := containerdOf(t, "1.7.35", "dump17.toml", "")
+	pattern.DropIn.Path = "/etc/containerd/[a]/99-weir.toml"
 	self := containerdOf(t, "1.7.35", "dump17.toml", "")
 	self.Effective = []byte(strings.Replace(string(self.Effective), "/usr/bin/nvidia-container-runtime", "/usr/bin/weir-runtime", 1))
 	contained := func(node Containerd, s Setup) func() (Plan, error) {
@@ -231,9 +235,23 @@ func TestRefusals(t *testing.T) {
 		`1.6.20 has no mode "nri"`:            contained(containerdOf(t, "1.6.20", "dump17.toml", ""), setup(ModeNRI)),
 		"want runtime, cdi, nri":              contained(containerdOf(t, "2.4.2", "dump24.toml", ""), setup("magic")),
 		"no version of containerd":            contained(containerdOf(t, "newest", "dump24.toml", ""), setup(ModeRuntime)),
-		"daemon.json: ": func() (Plan, error) {
-			return PlanDocker(File{"/etc/docker/daemon.json", []byte("{,}")}, setup(ModeRuntime))
+		"daemon.json:2: invalid": func() (Plan, error) {
+			return PlanDocker(File{"/etc/docker/daemon.json", []byte("{\n,}")}, setup(ModeRuntime))
 		},
+		"daemon.json:1: it is of type array, want object; nothing is written: correct it": func() (Plan, error) {
+			return PlanDocker(File{"/etc/docker/daemon.json", []byte("[]")}, setup(ModeRuntime))
+		},
+		"daemon.json:3: runtimes is of type array, want object; nothing": func() (Plan, error) {
+			return PlanDocker(File{"/etc/docker/daemon.json", []byte("{\n\"runtimes\":\n[]}")}, setup(ModeRuntime))
+		},
+		"daemon.json:1: default-runtime is of type number, want string; nothing": func() (Plan, error) {
+			return PlanDocker(File{"/etc/docker/daemon.json", []byte("{\"default-runtime\":5}")}, setup(ModeRuntime))
+		},
+		`the default runtime "gone" is not among its runtimes`: func() (Plan, error) {
+			return PlanDocker(File{"/etc/docker/daemon.json", []byte("{\"default-runtime\":\"gone\"}")}, setup(ModeRuntime))
+		},
+		"for a pattern where it is imported": contained(pattern, setup(ModeRuntime)),
+		"runtime has to be a string":         contained(containerdOf(t, "1.7.35", "dump17.toml", ""), number),
 		`of type "io.containerd.kata.v2"`: func() (Plan, error) {
 			return PlanDocker(File{"/d.json", []byte(`{"default-runtime":"k","runtimes":{"k":{"runtimeType":"io.containerd.kata.v2"}}}`)},
 				setup(ModeRuntime))

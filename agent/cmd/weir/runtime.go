@@ -205,6 +205,9 @@ func socketOf(c *cli.Context) (string, error) {
 	if err == nil && dir == "" {
 		dir, err = filepath.Abs(either(os.Getenv(runDirEnv), config.SystemRunDir))
 	}
+	if err == nil && strings.ContainsAny(dir, ": \t\n") {
+		err = usageError("--run-dir %q: no agent has a run directory with blanks or colons in its path", dir)
+	}
 	return filepath.Join(dir, config.SocketName), err
 }
 

@@ -133,22 +133,21 @@ func runtimeStatusCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			var errs []error
 			for _, runtime := range runtimes {
-				mode, err := records.Configured(runtime)
-				if err != nil {
-					return err
-				}
 				text := "not configured"
-				if mode != "" {
-					drift, err := records.Drift(runtime)
-					if err != nil {
-						return err
-					}
+				mode, err := records.Configured(runtime)
+				if err == nil && mode != "" {
+					var drift []string
+					drift, err = records.Drift(runtime)
 					text = strings.Join(append([]string{"mode " + mode}, drift...), "; ")
+				}
+				if err != nil {
+					errs, text = append(errs, err), "not known"
 				}
 				fmt.Fprintf(c.App.Writer, "%-10s  %s\n", runtime, text)
 			}
-			return nil
+			return errors.Join(errs...)
 		},
 	}
 }
