@@ -30,8 +30,7 @@ const Hooked = "hooked"
 
 // Daemon is one containerd on a node.
 type Daemon struct {
-	t       testing.TB
-	Node    *node.Node
+	scene
 	Dir     string // all that is its own lies below
 	g       Generation
 	options Options
@@ -54,7 +53,7 @@ func Start(t testing.TB, g Generation, n *node.Node, options Options) *Daemon {
 	t.Helper()
 	g.need(t)
 	d := &Daemon{
-		t: t, Node: n, Dir: filepath.Join(n.Dir, "ctrd"), g: g, options: options, log: &node.SyncBuffer{},
+		scene: scene{t, n}, Dir: filepath.Join(n.Dir, "ctrd"), g: g, options: options, log: &node.SyncBuffer{},
 		images: &images{known: map[string]bool{}}, pods: map[string]*Pod{}, plugin: &plugin{},
 		running: &running{},
 	}

@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 
 	"weir/tests/e2e/node"
 )
@@ -67,9 +68,9 @@ func (d *Daemon) image(wish node.Image, user int) string {
 }
 
 // archive makes a docker archive and gives it a name by its content.
-func (d *Daemon) archive(wish node.Image, user int) (archive []byte, name string) {
-	d.t.Helper()
-	layer := d.layer(wish)
+func (s *scene) archive(wish node.Image, user int) (archive []byte, name string) {
+	s.t.Helper()
+	layer := s.layer(wish)
 	digest := fmt.Sprintf("%x", sha256.Sum256(layer))
 	config := encode(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
@@ -101,19 +102,19 @@ func encode(value any) []byte {
 }
 
 // layer has an image's files.
-func (d *Daemon) layer(wish node.Image) []byte {
-	d.t.Helper()
+func (s *scene) layer(wish node.Image) []byte {
+	s.t.Helper()
 	content := map[string]node.Entry{}
 	for name, to := range links {
 		content[name] = node.Entry{Path: name, Link: to}
 	}
 	for _, program := range programs {
-		for _, file := range append(needs(d.t, program), program) {
+		for _, file := range append(needs(s.t, program), program) {
 			name := strings.TrimPrefix(file, "/")
 			content[name] = node.Entry{Path: name, File: file}
 		}
 	}
-	for _, file := range needs(d.t, node.Build(d.t, "sim/libcuda.so.1")) {
+	for _, file := range needs(s.t, node.Build(s.t, "sim/libcuda.so.1")) {
 		name := strings.TrimPrefix(file, "/")
 		content[name] = node.Entry{Path: name, File: file}
 	}
@@ -135,7 +136,7 @@ func (d *Daemon) layer(wish node.Image) []byte {
 	for _, name := range names {
 		if !within(name, wish.Without) {
 			files.dirs(path.Dir(name), made)
-			files.entry(d, content[name])
+			files.entry(s.t, content[name])
 		}
 	}
 	return files.done()
@@ -197,15 +198,15 @@ func (a *tarball) dirs(name string, made map[string]bool) {
 	a.add(tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 }
 
-func (a *tarball) entry(d *Daemon, entry node.Entry) {
-	d.t.Helper()
+func (a *tarball) entry(t testing.TB, entry node.Entry) {
+	t.Helper()
 	switch {
 	case entry.Link != "":
 		a.add(tar.Header{Name: entry.Path, Typeflag: tar.TypeSymlink, Linkname: entry.Link, Mode: 0o777}, nil)
 	case entry.File != "":
 		text, err := os.ReadFile(entry.File)
 		if err != nil {
-			d.t.Fatal(err)
+			t.Fatal(err)
 		}
 		a.add(tar.Header{Name: entry.Path, Mode: 0o755}, text)
 	default:

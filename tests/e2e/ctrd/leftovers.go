@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroup is the control group, in every hierarchy, below which all of a daemon's containers are.
-func (d *Daemon) cgroup() string { return "/" + filepath.Base(d.Node.Dir) }
+// cgroup is the control group, in every hierarchy, below which all of a node's containers are.
+func (s *scene) cgroup() string { return "/" + filepath.Base(s.Node.Dir) }
 
 // Cgroups are the control groups of containers that there are now.
-func (d *Daemon) Cgroups() []string {
+func (s *scene) Cgroups() []string {
 	var found []string
-	for _, top := range d.cgroupTops() {
+	for _, top := range s.cgroupTops() {
 		inside, _ := filepath.Glob(filepath.Join(top, "*"))
 		found = append(found, slices.DeleteFunc(inside, func(path string) bool {
 			info, err := os.Stat(path)
@@ -36,9 +36,9 @@ func (d *Daemon) Cgroups() []string {
 }
 
 // cgroupTops is cgroup in every hierarchy where it is.
-func (d *Daemon) cgroupTops() []string {
-	tops, _ := filepath.Glob("/sys/fs/cgroup/*" + d.cgroup())
-	if one := "/sys/fs/cgroup" + d.cgroup(); exists(one) {
+func (s *scene) cgroupTops() []string {
+	tops, _ := filepath.Glob("/sys/fs/cgroup/*" + s.cgroup())
+	if one := "/sys/fs/cgroup" + s.cgroup(); exists(one) {
 		tops = append(tops, one)
 	}
 	return tops
@@ -49,16 +49,16 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Mounts are the places of the daemon and the node at which something is mounted now.
-func (d *Daemon) Mounts() []string {
-	d.t.Helper()
+// Mounts are the places of the node at which something is mounted now.
+func (s *scene) Mounts() []string {
+	s.t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		d.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	var found []string
 	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], d.Node.Dir+"/") {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], s.Node.Dir+"/") {
 			found = append(found, fields[4])
 		}
 	}
@@ -93,10 +93,10 @@ func commands() map[int][]string {
 	return all
 }
 
-// members are the pids of all processes in the daemon's control groups.
-func (d *Daemon) members() []int {
+// members are the pids of all processes in the containers' control groups.
+func (s *scene) members() []int {
 	var found []int
-	for _, top := range d.cgroupTops() {
+	for _, top := range s.cgroupTops() {
 		_ = filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.Name() != "cgroup.procs" {
 				return nil
@@ -125,14 +125,19 @@ func (d *Daemon) remove() {
 		d.t.Logf("containerd's log:\n%s", lastLines(d.log.String(), 80))
 	}
 	d.removeSockets()
+	d.clear(func() []int { return append(d.Shims(), d.members()...) })
+}
+
+// clear ends all processes that there are, and takes away what is mounted and the control groups.
+func (s *scene) clear(processes func() []int) {
 	deadline := time.Now().Add(patience)
 	for {
-		left := append(d.Shims(), d.members()...)
+		left := processes()
 		if len(left) == 0 {
 			break
 		}
 		if time.Now().After(deadline) {
-			d.t.Errorf("processes %v of containerd's do not die", left)
+			s.t.Errorf("processes %v that containers have left do not die", left)
 			break
 		}
 		for _, pid := range left {
@@ -142,16 +147,16 @@ func (d *Daemon) remove() {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	mounts := d.Mounts()
+	mounts := s.Mounts()
 	slices.Reverse(mounts) // the innermost first
 	for _, place := range mounts {
 		if err := unix.Unmount(place, unix.MNT_DETACH); err != nil && err != unix.EINVAL {
-			d.t.Errorf("unmounting %s: %v", place, err)
+			s.t.Errorf("unmounting %s: %v", place, err)
 		}
 	}
-	for _, top := range d.cgroupTops() {
+	for _, top := range s.cgroupTops() {
 		if err := removeCgroup(top); err != nil {
-			d.t.Error(err)
+			s.t.Error(err)
 		}
 	}
 }
