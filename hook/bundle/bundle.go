@@ -21,32 +21,39 @@ import (
 // specBytesMax is more than any specification has.
 const specBytesMax = 64 << 20
 
+// specName is the specification's file in a bundle.
+const specName = "config.json"
+
+// ErrOnce says that a specification is no file that can be read twice: by weir, and then by the runtime below.
+var ErrOnce = errors.New("it is no regular file, which weir has to read before the runtime does; write the " +
+	"specification into one")
+
 // Bundle is a container's bundle.
 type Bundle struct {
 	Dir   string // an absolute path
 	Spec  []byte
 	Facts oci.Facts
 	id    string
+	path  string // of the specification
 }
 
-// Open reads the bundle in a directory, of the container with this id. With nvidia, the runtime below
-// gives GPUs by the environment.
-func Open(dir, id string, nvidia bool) (*Bundle, error) {
+// Open reads the bundle in a directory, of the container with this id. Its specification is in the file config;
+// empty, or as runtimes call it by themselves: in the bundle. With nvidia, the runtime below gives GPUs by the
+// environment.
+func Open(dir, config, id string, nvidia bool) (*Bundle, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(filepath.Join(dir, "config.json"))
-	if err != nil {
-		return nil, err
+	path := filepath.Join(dir, specName)
+	if config != "" && config != specName {
+		if path, err = filepath.Abs(config); err != nil {
+			return nil, err
+		}
 	}
-	defer f.Close()
-	spec, err := io.ReadAll(io.LimitReader(f, specBytesMax+1))
-	if err == nil && len(spec) > specBytesMax {
-		err = errors.New("it is too large")
-	}
+	spec, err := readSpec(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", f.Name(), err)
+		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	facts, err := oci.Look(spec, nvidia)
 	if err != nil {
@@ -60,7 +67,27 @@ func Open(dir, id string, nvidia bool) (*Bundle, error) {
 		key, _ := ociapi.KeyOf(dir)
 		facts.Namespace = key.Namespace
 	}
-	return &Bundle{dir, spec, facts, id}, nil
+	return &Bundle{dir, spec, facts, id, path}, nil
+}
+
+func readSpec(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, ErrOnce
+	}
+	spec, err := io.ReadAll(io.LimitReader(f, specBytesMax+1))
+	if err == nil && len(spec) > specBytesMax {
+		err = errors.New("it is too large")
+	}
+	return spec, err
 }
 
 // Asks tells whether the container asks anything of weir.
@@ -165,16 +192,15 @@ func readSmall(path string) ([]byte, error) {
 
 // Write replaces the specification. It keeps its mode and owner.
 func (b *Bundle) Write(spec []byte) (err error) {
-	path := filepath.Join(b.Dir, "config.json")
-	fail := func(err error) error { return fmt.Errorf("writing %s: %w", path, err) }
-	info, err := os.Lstat(path)
+	fail := func(err error) error { return fmt.Errorf("writing %s: %w", b.path, err) }
+	info, err := os.Lstat(b.path)
 	if err != nil {
 		return fail(err)
 	}
 	if !info.Mode().IsRegular() {
 		return fail(rootfs.ErrOther)
 	}
-	f, err := os.CreateTemp(b.Dir, ".config.json.weir-*")
+	f, err := os.CreateTemp(filepath.Dir(b.path), "."+filepath.Base(b.path)+".weir-*")
 	if err != nil {
 		return fail(err)
 	}
@@ -185,7 +211,7 @@ func (b *Bundle) Write(spec []byte) (err error) {
 	}
 	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(f.Name(), b.path)
 	}
 	if err != nil {
 		os.Remove(f.Name())

@@ -3,11 +3,15 @@ package bundle
 // Tests of what is found in bundles, and of the replacement of specifications.
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"weir/agent/control/ociapi"
 )
@@ -36,7 +40,7 @@ func TestRequest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "io.containerd.runtime.v2.task", "default", "web")
 	write(t, dir, `{"root":{"path":"rootfs"},"annotations":{"weir/memory":"1GiB","weir/memory.db":"x","weir/injected":"y","a":"b"}}`,
 		map[string]string{"etc/ld.so.preload": "/a.so\n"})
-	b, err := Open(dir, "web", false)
+	b, err := Open(dir, "", "web", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +83,7 @@ func TestPreload(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		write(t, dir, `{"root":{"path":"rootfs"},"mounts":`+test.mounts+`}`, test.files)
-		b, err := Open(dir, "web", false)
+		b, err := Open(dir, "", "web", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +109,7 @@ func TestConcerns(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		write(t, dir, spec, nil)
-		b, err := Open(dir, "web", false)
+		b, err := Open(dir, "", "web", false)
 		if err != nil || b.Concerns() != want {
 			t.Errorf("%s: %v, %v", spec, !want, err)
 		}
@@ -115,7 +119,7 @@ func TestConcerns(t *testing.T) {
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, `{}`, nil)
-	b, err := Open(dir, "web", false)
+	b, err := Open(dir, "", "web", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,5 +145,86 @@ func TestWrite(t *testing.T) {
 	}
 	if err := b.Write([]byte(`{}`)); err == nil {
 		t.Error("a link was replaced")
+	}
+}
+
+// TestSpecElsewhere: a specification beside the bundle is the one that is read and replaced.
+func TestSpecElsewhere(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	write(t, dir, `{"root":{"path":"rootfs"}}`, nil)
+	path := filepath.Join(elsewhere, "spec")
+	asking := `{"root":{"path":"rootfs"},"annotations":{"weir/memory":"1GiB"}}`
+	if err := os.WriteFile(path, []byte(asking), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(elsewhere)
+	for _, config := range []string{path, "spec"} {
+		b, err := Open(dir, config, "web", false)
+		if err != nil || !b.Asks() {
+			t.Fatalf("%s: it asks, and that is not seen: %v", config, err)
+		}
+		request, err := b.Request()
+		if err != nil || request.Bundle != dir || request.Root != filepath.Join(dir, "rootfs") {
+			t.Errorf("%+v, %v", request, err)
+		}
+		if err := b.Write([]byte(asking + "\n")); err != nil {
+			t.Error(err)
+		}
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != asking+"\n" {
+		t.Errorf("it is now %s, %v", text, err)
+	}
+	if b, err := Open(dir, "config.json", "web", false); err != nil || b.Asks() {
+		t.Errorf("config.json is the bundle's: %v", err)
+	}
+}
+
+// TestReadOnce: what the runtime could not read again is not read.
+func TestReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, `{}`, nil)
+	pipe := filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, pipe, "web", false); !errors.Is(err, ErrOnce) || !strings.Contains(err.Error(), pipe) {
+		t.Errorf("%v", err)
+	}
+	if _, err := Open(dir, dir, "web", false); err == nil || errors.Is(err, ErrOnce) {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
+// TestWholeAtAnyMoment: who reads the specification while it is replaced sees the old or the new one.
+func TestWholeAtAnyMoment(t *testing.T) {
+	dir := t.TempDir()
+	texts := []string{strings.Repeat("a", 100<<10), strings.Repeat("b", 50<<10)}
+	write(t, dir, texts[0], nil)
+	b := &Bundle{path: filepath.Join(dir, specName)}
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			text, err := os.ReadFile(b.path)
+			if err != nil || !slices.Contains(texts, string(text)) {
+				t.Errorf("between two there are %d bytes, %v", len(text), err)
+				return
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	}()
+	for i := range 200 {
+		if err := b.Write([]byte(texts[i%2])); err != nil {
+			t.Error(err)
+		}
+	}
+	close(over)
+	<-done
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("left are %v, %v", left, err)
 	}
 }

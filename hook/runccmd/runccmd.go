@@ -11,7 +11,8 @@ import (
 // Command is what a command line asks for, as far as weir has to know it.
 type Command struct {
 	Name   string // the subcommand; empty: none was found
-	Bundle string // of create and run; empty: the working directory
+	Bundle string // of those that start a container; empty: the working directory
+	Config string // the specification, where it is not the bundle's; crun has this
 	ID     string // of the container, likewise
 	// Log is where the caller looks for the error of a failed call, and LogJSON its form.
 	Log     string
@@ -19,12 +20,16 @@ type Command struct {
 }
 
 // Starts tells whether the command makes a container out of a bundle.
-func (c *Command) Starts() bool { return c.Name == "create" || c.Name == "run" }
+func (c *Command) Starts() bool { return c.Name == "create" || c.Name == "run" || c.Restores() }
+
+// Restores tells whether the container's processes come out of a checkpoint.
+func (c *Command) Restores() bool { return c.Name == "restore" }
 
 // The flags that take a value in the next argument, of runc and crun. All others are taken to have none.
 var (
-	globalValues  = []string{"root", "log", "log-format", "log-level", "criu", "rootless", "cgroup-manager"}
-	createValues  = []string{"bundle", "b", "console-socket", "pid-file", "preserve-fds", "config", "f", "pidfd-socket"}
+	globalValues = []string{"root", "log", "log-format", "log-level", "criu", "rootless", "cgroup-manager"}
+	startValues  = []string{"bundle", "b", "console-socket", "pid-file", "preserve-fds", "config", "f", "pidfd-socket",
+		"image-path", "work-path", "manage-cgroups-mode", "empty-ns", "lsm-profile", "lsm-mount-context"}
 	logJSONFormat = "json"
 )
 
@@ -47,9 +52,12 @@ func Parse(args []string) Command {
 	}
 	c.Name, rest = rest[0], rest[1:]
 	for c.Starts() {
-		rest = flags(rest, createValues, func(name, value string) {
-			if name == "bundle" || name == "b" {
+		rest = flags(rest, startValues, func(name, value string) {
+			switch {
+			case name == "bundle" || name == "b":
 				c.Bundle = value
+			case (name == "config" || name == "f") && !c.Restores():
+				c.Config = value
 			}
 		})
 		last := len(rest) > 0 && rest[0] == "--"
@@ -71,7 +79,7 @@ func Parse(args []string) Command {
 }
 
 // flags takes the flags off a command line and returns what follows them, a "--" included. One dash or
-// two are the same, as they are for runc.
+// two are the same, as they are for runc; what only crun understands, runc refuses.
 func flags(args, withValue []string, visit func(name, value string)) []string {
 	for len(args) > 0 {
 		arg := args[0]
@@ -80,10 +88,42 @@ func flags(args, withValue []string, visit func(name, value string)) []string {
 		}
 		args = args[1:]
 		name, value, has := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		switch {
+		case slices.Contains(withValue, name):
+		case strings.HasPrefix(arg, "--"):
+			name = full(name, withValue)
+		default:
+			name, value, has = together(arg[1:], withValue)
+		}
 		if !has && slices.Contains(withValue, name) && len(args) > 0 {
 			value, args = args[0], args[1:]
 		}
 		visit(name, value)
 	}
 	return nil
+}
+
+// full is the one flag whose name begins so; without one, what was written. crun takes that for the flag.
+func full(written string, names []string) string {
+	found := written
+	for _, name := range names {
+		if !strings.HasPrefix(name, written) {
+			continue
+		}
+		if found != written {
+			return written
+		}
+		found = name
+	}
+	return found
+}
+
+// together reads short flags in one argument, the last of which may have its value there, too: crun's -db DIR
+// and -bDIR.
+func together(letters string, withValue []string) (name, value string, has bool) {
+	rest := strings.TrimLeft(letters, "d") // --detach, the only one without a value
+	if rest == "" || !slices.Contains(withValue, rest[:1]) {
+		return letters, "", false
+	}
+	return rest[:1], rest[1:], len(rest) > 1
 }

@@ -27,6 +27,16 @@ func TestParse(t *testing.T) {
 		"features":                                         {Name: "features"},
 		"--log create create --bundle":                     {Name: "create", Log: "create"},
 		"--systemd-cgroup=true --rootless true create web": {Name: "create", ID: "web"},
+		"--root /r --log /l restore --image-path /i --work-path /w --bundle /b --detach --manage-cgroups-mode soft --pid-file /p web": {Name: "restore", Bundle: "/b", ID: "web", Log: "/l"},
+		"restore -file-locks --empty-ns network -b /b web":                                    {Name: "restore", Bundle: "/b", ID: "web"},
+		"restore --lsm-profile selinux:x --lsm-mount-context y -d web":                        {Name: "restore", ID: "web"},
+		"--cgroup-manager=cgroupfs --rootless true create --config /c/spec.json -b /b -- web": {Name: "create", Bundle: "/b", Config: "/c/spec.json", ID: "web"},
+		"run -f spec.json web":                 {Name: "run", Config: "spec.json", ID: "web"},
+		"run web --config=spec.json":           {Name: "run", Config: "spec.json", ID: "web"},
+		"run -fspec.json -db/b web":            {Name: "run", Bundle: "/b", Config: "spec.json", ID: "web"},
+		"run -db /b -detach -keep web":         {Name: "run", Bundle: "/b", ID: "web"},
+		"run --bun /b --conf c --con web":      {Name: "run", Bundle: "/b", Config: "c", ID: "web"},
+		"--log-fo json --log=/l run -d -- web": {Name: "run", ID: "web", Log: "/l", LogJSON: true},
 	} {
 		if got := Parse(strings.Fields(line)); got != want {
 			t.Errorf("%s: %+v", line, got)

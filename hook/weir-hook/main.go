@@ -109,7 +109,7 @@ func register(o options, s state) error { return begun(o, s, nil) }
 // the merged file among them, are made already, in a namespace that this hook is not in.
 func merge(o options, s state) error {
 	fail := func(err error) error { return fmt.Errorf("container %s: %w", s.ID, err) }
-	b, err := bundle.Open(s.Bundle, s.ID, false)
+	b, err := bundle.Open(s.Bundle, "", s.ID, false)
 	if err != nil {
 		return fail(err)
 	}
@@ -137,7 +137,7 @@ func release(o options, s state) error {
 }
 
 func start(o options, s state) error {
-	b, err := bundle.Open(s.Bundle, s.ID, false)
+	b, err := bundle.Open(s.Bundle, "", s.ID, false)
 	if err != nil {
 		return fmt.Errorf("container %s: %w", s.ID, err)
 	}

@@ -33,26 +33,42 @@ func main() {
 			os.Exit(1)
 		}
 	}
-	err = become(settings.Runtime, os.Args[1:])
+	err = become(settings, os.Args[1:])
 	report(command, err)
 	os.Exit(1)
 }
+
+// errRestores says why what a container gets from weir cannot be given to one out of a checkpoint: its processes
+// have been, and what they hold on a GPU is there before anybody could charge it.
+var errRestores = errors.New("weir cannot hold a cap for processes that are restored from a checkpoint; start the " +
+	"container anew, or restore it without weir's annotations")
 
 // prepare asks the agent about the container and edits its specification. broken is what is wrong with
 // the settings.
 func prepare(command runccmd.Command, settings settings, broken error) error {
 	nvidia := strings.Contains(filepath.Base(settings.Runtime), "nvidia")
-	b, err := bundle.Open(command.Bundle, command.ID, nvidia)
+	b, err := bundle.Open(command.Bundle, command.Config, command.ID, nvidia)
+	if errors.Is(err, bundle.ErrOnce) {
+		return fmt.Errorf("container %s: %w", command.ID, err)
+	}
 	if err != nil || !b.Concerns() {
 		return nil // what is wrong with a bundle is for the runtime to say
 	}
-	fail := func(err error) error { return fmt.Errorf("container %s: %w", b.Facts.Name, err) }
+	fail := func(err error) error {
+		if errors.Is(err, ociapi.ErrUnreachable) {
+			err = fmt.Errorf("%w (control_socket of %s)", err, settings.source())
+		}
+		return fmt.Errorf("container %s: %w", b.Facts.Name, err)
+	}
 	if broken != nil && b.Asks() {
 		return fail(broken)
 	}
-	request, unread := b.Request()
-	if unread != nil && b.Asks() {
-		return fail(unread)
+	request, obstacle := b.Request()
+	if command.Restores() {
+		obstacle = errRestores
+	}
+	if obstacle != nil && b.Asks() {
+		return fail(obstacle)
 	}
 	// What is wrong with an image must not decide whether the node's policy holds for it.
 	agent := ociapi.Client{Socket: settings.ControlSocket}
@@ -60,9 +76,9 @@ func prepare(command runccmd.Command, settings settings, broken error) error {
 	if b.OnlyShown() {
 		return nil
 	}
-	if err == nil && prepared.Grant != nil && unread != nil {
+	if err == nil && prepared.Grant != nil && obstacle != nil {
 		agent.Release(ociapi.Event{GrantID: prepared.Grant.ID})
-		return fail(unread)
+		return fail(obstacle)
 	}
 	var refusal *ociapi.Refusal
 	switch {
@@ -82,13 +98,13 @@ func prepare(command runccmd.Command, settings settings, broken error) error {
 }
 
 // become replaces this process by the runtime below. It returns only with an error.
-func become(runtime string, args []string) error {
-	path, err := find(runtime)
+func become(settings settings, args []string) error {
+	path, err := find(settings.Runtime)
 	if err != nil {
-		return fmt.Errorf("the OCI runtime to pass containers on to: %w; name it in %s", err, settingsFile)
+		return fmt.Errorf("the OCI runtime to pass containers on to: %w; name it as runtime in %s", err, settings.source())
 	}
 	err = unix.Exec(path, append([]string{path}, args...), os.Environ())
-	return fmt.Errorf("starting the OCI runtime %s: %w", path, err)
+	return fmt.Errorf("starting the OCI runtime %s: %w; runtime in %s names it", path, err, settings.source())
 }
 
 // find is the runtime's path: of a name, the first one in PATH that is not weir-runtime, which may stand

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -229,13 +230,74 @@ func TestPrivilegedIsToldAndPasses(t *testing.T) {
 // Without an agent only those fail that asked.
 func TestNoAgent(t *testing.T) {
 	n := newNode(t, filepath.Join(t.TempDir(), "control.sock"))
-	if called, stderr := n.create(asking); called != "" || !strings.Contains(stderr, "container web: no agent answers at ") {
-		t.Errorf("called with %q, and said %q", called, stderr)
+	for settings, want := range map[string]string{
+		n.settings: "(control_socket of " + n.settings + ")",
+		"/nonexistent/runtime.toml": "(control_socket of /nonexistent/runtime.toml, which is not there: " +
+			"WEIR_RUNTIME_CONFIG would name another)",
+	} {
+		m := *n
+		m.settings = settings
+		if called, stderr := m.create(asking); called != "" || !strings.Contains(stderr, "container web: no agent answers at ") ||
+			!strings.HasSuffix(stderr, want+"\n") {
+			t.Errorf("called with %q, and said %q", called, stderr)
+		}
 	}
 	for _, spec := range []string{plain, gpu} {
 		if called, _ := n.create(spec); called != n.created() || n.read("b/config.json") != spec {
 			t.Errorf("%s: called with %q", spec, called)
 		}
+	}
+}
+
+// A container out of a checkpoint is not given what it asks, and does not start without it.
+func TestRestore(t *testing.T) {
+	agent := ociapitest.Start(t)
+	n := newNode(t, agent.Socket)
+	restore := func(spec string) (called, stderr string) {
+		return n.call(spec, "--root", "/r", "restore", "--image-path", "/i", "--bundle", n.dir+"/b", "--detach", "web")
+	}
+	const want = "weir: container web: weir cannot hold a cap for processes that are restored from a checkpoint; "
+	if called, stderr := restore(asking); called != "" || !strings.HasPrefix(stderr, want) {
+		t.Errorf("called with %q, and said %q", called, stderr)
+	}
+	for _, spec := range []string{plain, gpu} { // the policy lets what has a GPU pass
+		if called, stderr := restore(spec); !strings.HasPrefix(called, "--root /r restore ") || n.read("b/config.json") != spec {
+			t.Errorf("%s: called with %q: %s", spec, called, stderr)
+		}
+	}
+	agent.Answer(ociapi.Prepared{Grant: &grant}) // or gives it defaults
+	if called, stderr := restore(gpu); called != "" || !strings.HasPrefix(stderr, want) {
+		t.Errorf("called with %q, and said %q", called, stderr)
+	}
+	if got := agent.Events(); !slices.Equal(got, []string{"release " + grant.ID}) {
+		t.Errorf("the agent heard %q", got)
+	}
+}
+
+// A specification that is not the bundle's is the one that counts.
+func TestSpecElsewhere(t *testing.T) {
+	agent := ociapitest.Start(t)
+	agent.Answer(ociapi.Prepared{Grant: &grant})
+	n := newNode(t, agent.Socket)
+	n.write("spec", asking, 0o644)
+	create := []string{"create", "-b", n.dir + "/b", "-f", n.dir + "/spec", "web"}
+	if called, stderr := n.call(plain, create...); called != strings.Join(create, " ") {
+		t.Errorf("called with %q: %s", called, stderr)
+	}
+	want, err := oci.Edit([]byte(asking), grant)
+	if err != nil || n.read("spec") != string(want) || n.read("b/config.json") != plain {
+		t.Errorf("it became %s, %v", n.read("spec"), err)
+	}
+	n.write("spec", plain, 0o644)
+	if called, _ := n.call(asking, create...); called != strings.Join(create, " ") || n.read("spec") != plain {
+		t.Errorf("called with %q, and made %s", called, n.read("spec"))
+	}
+	if err := syscall.Mkfifo(n.dir+"/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	called, stderr := n.call(plain, "run", "-b", n.dir+"/b", "--config", n.dir+"/pipe", "web")
+	if called != "" || !strings.Contains(stderr, n.dir+"/pipe: it is no regular file") {
+		t.Errorf("called with %q, and said %q", called, stderr)
 	}
 }
 
@@ -293,17 +355,17 @@ func TestShadow(t *testing.T) {
 		t.Errorf("called with %q: %s", called, stderr)
 	}
 	n.write("runtime.toml", "runtime = \"no-such-runtime\"\n", 0o644)
-	if called, stderr := n.call(plain, "state", "web"); called != "" || !strings.Contains(stderr, "there is no no-such-runtime in PATH") {
+	if called, stderr := n.call(plain, "state", "web"); called != "" || !strings.Contains(stderr, "there is no no-such-runtime in PATH; name it as runtime in "+n.settings) {
 		t.Errorf("called with %q: %s", called, stderr)
 	}
 }
 
 func TestSettings(t *testing.T) {
-	usual := settings{"runc", "/run/weir/control.sock"}
+	usual := settings{Runtime: "runc", ControlSocket: "/run/weir/control.sock"}
 	for text, want := range map[string]settings{
 		"":                               usual,
-		"# x\n\n runtime = 'crun' # y\n": {"crun", usual.ControlSocket},
-		"control_socket=\"/a\\u0062\"\nruntime=\"/usr/bin/a#b\"": {"/usr/bin/a#b", "/ab"},
+		"# x\n\n runtime = 'crun' # y\n": {Runtime: "crun", ControlSocket: usual.ControlSocket},
+		"control_socket=\"/a\\u0062\"\nruntime=\"/usr/bin/a#b\"": {Runtime: "/usr/bin/a#b", ControlSocket: "/ab"},
 	} {
 		if got, err := parseSettings(text, usual); got != want || err != nil {
 			t.Errorf("%q: %+v, %v", text, got, err)
@@ -339,7 +401,7 @@ func TestLogLine(t *testing.T) {
 func FuzzSettings(f *testing.F) {
 	f.Add("runtime = \"crun\" # x\ncontrol_socket = '/a'\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		read, err := parseSettings(text, settings{"runc", "/s"})
+		read, err := parseSettings(text, settings{Runtime: "runc", ControlSocket: "/s"})
 		if err == nil && (read.Runtime == "" || !filepath.IsAbs(read.ControlSocket)) {
 			t.Errorf("%q: %+v", text, read)
 		}

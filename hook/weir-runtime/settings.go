@@ -22,6 +22,16 @@ const (
 type settings struct {
 	Runtime       string // the OCI runtime below: a path, or a name to be found in PATH
 	ControlSocket string // the agent's
+	File          string // where they were looked for
+	none          bool   // File is not there
+}
+
+// source says where the settings are from.
+func (s *settings) source() string {
+	if s.none {
+		return s.File + ", which is not there: " + settingsVariable + " would name another"
+	}
+	return s.File
 }
 
 // readSettings gives the settings; of those that are not understood the usual ones, with an error.
@@ -30,9 +40,10 @@ func readSettings() (settings, error) {
 	if path == "" {
 		path = settingsFile
 	}
-	usual := settings{Runtime: "runc", ControlSocket: "/run/weir/control.sock"}
+	usual := settings{Runtime: "runc", ControlSocket: "/run/weir/control.sock", File: path}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
+		usual.none = true
 		return usual, nil
 	}
 	if err != nil {
