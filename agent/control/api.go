@@ -208,6 +208,7 @@ type Node interface {
 	// Early and Missed are what an NRI plugin asks and tells after it was away: see there, too.
 	Early(ctx context.Context) (ociapi.Early, error)
 	Missed(ctx context.Context, container ociapi.Container) error
+	Start(ctx context.Context, start ociapi.Start) error
 	// Listing takes what a helper tells of all containers of a container runtime. again is true where it
 	// should tell of all of them anew.
 	Listing(ctx context.Context, listing ociapi.Listing) (again bool, err error)

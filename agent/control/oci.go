@@ -37,6 +37,15 @@ func (s *Server) missed(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, done{SchemaVersion}, err)
 }
 
+func (s *Server) start(w http.ResponseWriter, r *http.Request) {
+	var start ociapi.Start
+	err := readFacts(r, &start)
+	if err == nil {
+		err = s.node.Start(r.Context(), start)
+	}
+	s.answer(w, r, done{SchemaVersion}, err)
+}
+
 // done is the answer where there is nothing to say.
 type done struct {
 	SchemaVersion int `json:"schema_version"`

@@ -50,6 +50,13 @@ func TestHelpersRoundTrips(t *testing.T) {
 		t.Errorf("%v, %v", node.Asked, err)
 	}
 	node.Unlock()
+	start := ociapi.Start{Container: asked, Mounted: "/run/weir/c/0123"}
+	err = client.Start(start)
+	node.Lock()
+	if diff := cmp.Diff([]ociapi.Start{start}, node.Started); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+	node.Unlock()
 	listing := ociapi.Listing{Runtime: "r", Generation: 1 << 63, Begin: true, Containers: []ociapi.Listed{{
 		Key: ociapi.Key{Namespace: "n", ID: "i"}, PID: 7, Running: true, Labels: map[string]string{"a": "b"},
 	}}, Gone: []ociapi.Key{{Namespace: "n", ID: "j"}}}

@@ -84,6 +84,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST "+ociapi.ReleasePath, s.told(s.node.Release))
 	mux.HandleFunc("POST "+ociapi.EarlyPath, s.early)
 	mux.HandleFunc("POST "+ociapi.MissedPath, s.missed)
+	mux.HandleFunc("POST "+ociapi.StartPath, s.start)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, ok := r.Context().Value(peerKey{}).(peer)
 		if !ok || (caller.uid != s.uid && caller.uid != 0) {

@@ -6,12 +6,14 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"weir/agent/control"
 	"weir/agent/control/ociapi"
 	"weir/agent/store"
 	"weir/oci"
+	"weir/oci/policy"
 )
 
 // Early returns the early containers that have not started.
@@ -29,6 +31,34 @@ func (n *Node) Early(context.Context) (ociapi.Early, error) {
 
 // missedReason is why a container is not enforced that a plugin was not asked about.
 const missedReason = "weir's plugin was not there when it was made; make it anew"
+
+// errMissed says why a container is not started that a plugin was not asked about.
+var errMissed = fmt.Errorf("%w: it was made while weir's plugin was away, so nothing holds its caps; remove it, and make "+
+	"it anew", control.ErrConflict)
+
+// Start refuses a container that was made and must not run so: one that was to have a grant and has none, because
+// nobody asked about it, or because the runtime did not take the answer. What a plugin answered shows in the
+// container's mounts; what weir-runtime and hooks do to a container does not, and they do it or fail.
+func (n *Node) Start(ctx context.Context, start ociapi.Start) error {
+	if err := n.checkRuntime(start.Container); err != nil {
+		return err
+	}
+	asked := start.Container
+	n.complete(ctx, &asked)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.byBundle(asked.Bundle); c != nil {
+		if c.spec.OCI.Early && start.Mounted != n.grant(c.spec).SocketDir {
+			return errMissed
+		}
+		return nil
+	}
+	decision, err := n.decide(asked)
+	if err == nil && decision.Action != policy.Pass {
+		err = errMissed
+	}
+	return err
+}
 
 // Missed leaves word of a container that runs without a cap, and shows it if its runtime tells of it. One whose
 // first process another of the runtime's helpers has registered is none, and one that is shown already is known.

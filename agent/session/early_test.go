@@ -7,11 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"weir/agent/config"
 	"weir/agent/control/ociapi"
+	"weir/oci"
 )
 
 // earlyAsking is as a plugin asks when nothing of the container is there yet.
@@ -80,6 +83,46 @@ func TestPreloadIsToldOnce(t *testing.T) {
 	}
 	if text, err := os.ReadFile(grant.PreloadFile); err != nil || string(text) != grant.Library()+"\n/image.so\n" {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// A container that was made runs only with what was prepared for it, and for it alone.
+func TestStartOfWhatWasMade(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	web, wrapped := b.granted(earlyAsking("web")), b.granted(asking("wrapped", "4MiB"))
+	gpu := earlyAsking("gpu")
+	gpu.Annotations, gpu.HasGPU = nil, true
+	check := func(what string, asked ociapi.Container, mounted, want string) {
+		t.Helper()
+		err := b.Start(t.Context(), ociapi.Start{Container: asked, Mounted: mounted})
+		if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for range 2 { // prepared, then registered
+		check("with its own directory", earlyAsking("web"), web.SocketDir, "")
+		check("without", earlyAsking("web"), "", "plugin was away")
+		check("with another's", earlyAsking("web"), wrapped.SocketDir, "plugin was away")
+		check("by weir-runtime", asking("wrapped", "4MiB"), "", "")
+		check("one that nobody asked about, with another's", earlyAsking("late"), web.SocketDir, "plugin was away")
+		check("with a GPU, unasked, and it passes", gpu, "", "")
+		check("with a bad annotation", asking("bad", "x"), web.SocketDir, `annotation "weir/memory": `)
+		for id, grant := range map[string]oci.Grant{"web": web, "wrapped": wrapped} {
+			if b.container(grant.ID).PID == 0 {
+				b.register(grant, inGroup(t, filepath.Join(dir, id)))
+			}
+		}
+	}
+	for _, what := range []string{config.UnaskedDefault, config.UnaskedRefuse} {
+		b := start(t, hooked, func(o *Options) { o.Policy.UnaskedGPU = what })
+		want := map[string]string{config.UnaskedDefault: "plugin was away", config.UnaskedRefuse: "unasked_gpu"}[what]
+		if err := b.Start(t.Context(), ociapi.Start{Container: gpu}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a GPU that nobody asked for, by the policy %s: %v", what, err)
+		}
+		if early, err := b.Early(t.Context()); err != nil || len(early.Grants) > 0 {
+			t.Errorf("prepared are %v, %v", early, err)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func prepare(command runccmd.Command, settings settings, broken error) error {
 	}
 	fail := func(err error) error {
 		if errors.Is(err, ociapi.ErrUnreachable) {
-			err = fmt.Errorf("%w (control_socket of %s)", err, settings.source())
+			err = fmt.Errorf("%w; control_socket in %s would name another", err, settings.source())
 		}
 		return fmt.Errorf("container %s: %w", b.Facts.Name, err)
 	}
@@ -101,10 +101,10 @@ func prepare(command runccmd.Command, settings settings, broken error) error {
 func become(settings settings, args []string) error {
 	path, err := find(settings.Runtime)
 	if err != nil {
-		return fmt.Errorf("the OCI runtime to pass containers on to: %w; name it as runtime in %s", err, settings.source())
+		return fmt.Errorf("the OCI runtime to pass containers on to: %w; name it as runtime in %s", err, settings.File)
 	}
 	err = unix.Exec(path, append([]string{path}, args...), os.Environ())
-	return fmt.Errorf("starting the OCI runtime %s: %w; runtime in %s names it", path, err, settings.source())
+	return fmt.Errorf("starting the OCI runtime %s: %w; runtime in %s would name another", path, err, settings.source())
 }
 
 // find is the runtime's path: of a name, the first one in PATH that is not weir-runtime, which may stand

@@ -231,9 +231,8 @@ func TestPrivilegedIsToldAndPasses(t *testing.T) {
 func TestNoAgent(t *testing.T) {
 	n := newNode(t, filepath.Join(t.TempDir(), "control.sock"))
 	for settings, want := range map[string]string{
-		n.settings: "(control_socket of " + n.settings + ")",
-		"/nonexistent/runtime.toml": "(control_socket of /nonexistent/runtime.toml, which is not there: " +
-			"WEIR_RUNTIME_CONFIG would name another)",
+		n.settings:                  "; control_socket in " + n.settings + " would name another",
+		"/nonexistent/runtime.toml": "; control_socket in /nonexistent/runtime.toml, which is not there, would name another",
 	} {
 		m := *n
 		m.settings = settings

@@ -26,10 +26,10 @@ type settings struct {
 	none          bool   // File is not there
 }
 
-// source says where the settings are from.
+// source says where the settings are from, for the middle of a sentence.
 func (s *settings) source() string {
 	if s.none {
-		return s.File + ", which is not there: " + settingsVariable + " would name another"
+		return s.File + ", which is not there,"
 	}
 	return s.File
 }

@@ -48,7 +48,7 @@ func TestPlugin(t *testing.T) {
 		}{
 			{"killed", pluginKilled}, {"containerd-killed", runtimeKilled}, {"frozen", pluginFrozen},
 			{"removed-meanwhile", removedMeanwhile}, {"second-plugin", secondPlugin}, {"wrapper-too", wrapperToo},
-			{"cdi-too", cdiToo},
+			{"cdi-too", cdiToo}, {"forged", forgedGrant},
 		} {
 			t.Run(part.name, func(t *testing.T) { part.play(pluginStage{t, n.For(t), d.For(t)}) })
 		}
@@ -161,10 +161,75 @@ func pluginFrozen(s pluginStage) {
 	later := s.made(other, "late")
 	s.d.ThawPlugin()
 	s.d.AwaitPlugin()
-	const refused = "weir: container late: it was made while weir's plugin was away"
-	if out := s.d.Crictl("start", later); out.Code == 0 || !strings.Contains(out.Stderr, refused) {
+	s.refused(later, "container late: it was made while weir's plugin was away")
+}
+
+// A container that was made while the plugin was away and has another's directory mounted has no grant, whatever it
+// looks like: it is not started, and one that runs is told.
+func forgedGrant(s pluginStage) {
+	p := s.aside(s.pod("-"))
+	p.OK("init")
+	grants, err := filepath.Glob(filepath.Join(s.n.RunDir, "c", "*"))
+	if err != nil || len(grants) != 1 {
+		s.Fatalf("the containers' directories are %q, %v", grants, err)
+	}
+	forging := ctrd.CRI{Daemon: s.d, Handler: "-", HostPaths: map[string]string{"/run/weir": grants[0]}}
+	pod := func() *ctrd.Pod {
+		return forging.Pod(node.Pod{Annotations: map[string]string{"weir/memory": "32MiB"}}, false)
+	}
+	first, second := pod(), pod()
+	s.d.FreezePlugin()
+	started := s.made(first, "runs")
+	s.d.MustCrictl("start", started)
+	s.d.ThawPlugin()
+	s.d.AwaitPlugin()
+	s.n.Eventually(func() string {
+		for _, c := range s.n.Containers() {
+			if c.Name == "runs" && !c.Enforced {
+				return ""
+			}
+		}
+		return "nothing says that a container runs without a cap of its own"
+	})
+	s.d.FreezePlugin()
+	later := s.made(second, "late")
+	s.d.ThawPlugin()
+	s.d.AwaitPlugin()
+	s.refused(later, "container late: it was made while weir's plugin was away")
+}
+
+// refused asserts that a container does not start, and what is said.
+func (s pluginStage) refused(id, why string) {
+	s.Helper()
+	if out := s.d.Crictl("start", id); out.Code == 0 || !strings.Contains(out.Stderr, "weir: "+why) {
 		s.Errorf("start: exit %d: %s", out.Code, out.Stderr)
 	}
+}
+
+// The policy for containers with a GPU that asked for nothing holds for those that were made while the plugin was
+// away, too.
+func TestPluginPolicy(t *testing.T) {
+	ctrd.Each(t, func(t *testing.T, g ctrd.Generation) {
+		if g.Old {
+			t.Skip("this containerd has no plugins of this kind")
+		}
+		n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB"), Config: "unasked_gpu = \"refuse\""})
+		s := pluginStage{t, n, ctrd.Start(t, g, n, ctrd.Options{Mode: "nri"})}
+		pod := ctrd.CRI{Daemon: s.d, Handler: "-"}.Pod(node.Pod{}, false)
+		gpu := node.Wish{Name: "gpu", GPU: true}
+		const why = "container gpu: it has a GPU and asks for no part of it"
+		if _, out := pod.Create(gpu); out.Code == 0 || !strings.Contains(out.Stderr, "weir: container gpu: ") {
+			t.Errorf("made while the plugin is there: exit %d: %s", out.Code, out.Stderr)
+		}
+		s.d.FreezePlugin()
+		id, out := pod.Create(gpu)
+		s.d.ThawPlugin()
+		s.d.AwaitPlugin()
+		if out.Code != 0 {
+			t.Fatal(out.Stderr)
+		}
+		s.refused(id, why)
+	})
 }
 
 // A container that is removed before it starts is released, be it while the plugin is away.

@@ -28,6 +28,7 @@ type Node struct {
 	Asked    []ociapi.Container // by Prepare, which answers Prepared
 	Prepared ociapi.Prepared
 	Told     []ociapi.Event // by Register and Release
+	Started  []ociapi.Start
 	Listed   []ociapi.Listing
 	appended chan struct{}
 }
@@ -176,6 +177,14 @@ func (n *Node) Missed(_ context.Context, container ociapi.Container) error {
 	n.Lock()
 	defer n.Unlock()
 	n.Asked = append(n.Asked, container)
+	return n.Fail
+}
+
+// Start notes the call.
+func (n *Node) Start(_ context.Context, start ociapi.Start) error {
+	n.Lock()
+	defer n.Unlock()
+	n.Started = append(n.Started, start)
 	return n.Fail
 }
 

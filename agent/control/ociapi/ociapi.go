@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -25,11 +26,14 @@ const (
 	ReleasePath  = Prefix + "release"
 	EarlyPath    = Prefix + "early"
 	MissedPath   = Prefix + "missed"
+	StartPath    = Prefix + "start"
 )
 
 const (
 	// answerWait is how long the agent may take, in all of connecting, reading and writing each.
 	answerWait = 5 * time.Second
+	// usualRunDir is where root's agent has its socket.
+	usualRunDir = "/run/weir"
 	// answerBytesMax is more than any answer has.
 	answerBytesMax = 1 << 20
 	// PreloadBytesMax is how much of an image's own /etc/ld.so.preload is taken over.
@@ -81,6 +85,13 @@ type Early struct {
 	Grants        map[string]string `json:"grants"`
 }
 
+// Start is a container that was made and is about to run.
+type Start struct {
+	Container
+	// Mounted is what is mounted at oci.SocketPlace in it, a path of the host's; empty: nothing is.
+	Mounted string `json:"mounted"`
+}
+
 // Refusal is an agent's no, with its reason: one line for the user.
 type Refusal struct{ Reason string }
 
@@ -88,6 +99,18 @@ func (r *Refusal) Error() string { return r.Reason }
 
 // ErrUnreachable is matched by errors that say that no agent answers.
 var ErrUnreachable = errors.New("no agent answers")
+
+// Unreachable says that no agent answers at a control socket, why, and what to do.
+func Unreachable(socket string, why error) error {
+	wayOut := "see the log of weir agent"
+	if errors.Is(why, unix.ENOENT) || errors.Is(why, unix.ECONNREFUSED) {
+		wayOut = "start one with: weir agent"
+		if dir := filepath.Dir(socket); dir != usualRunDir {
+			wayOut += " --run-dir " + dir
+		}
+	}
+	return fmt.Errorf("%w at %s: %w; %s", ErrUnreachable, socket, why, wayOut)
+}
 
 // Client speaks with the agent at a control socket.
 type Client struct{ Socket string }
@@ -116,6 +139,10 @@ func (c Client) Early() (Early, error) {
 // Missed says that a container which concerns weir runs, and nobody has asked about it when it was made.
 func (c Client) Missed(container Container) error { return c.call(MissedPath, container, nil) }
 
+// Start asks whether a container that was made may run: whether it has what it was to be asked about for. Nothing is
+// prepared by it. An error that is a *Refusal says why it must not.
+func (c Client) Start(start Start) error { return c.call(StartPath, start, nil) }
+
 func (c Client) call(path string, request, into any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -126,7 +153,7 @@ func (c Client) call(path string, request, into any) error {
 		strconv.Itoa(len(body)) + "\r\n\r\n" + string(body)
 	answer, err := c.exchange([]byte(text))
 	if err != nil {
-		return fmt.Errorf("%w at %s: %w; start weir agent, or see its log", ErrUnreachable, c.Socket, err)
+		return Unreachable(c.Socket, err)
 	}
 	return parseAnswer(answer, into)
 }

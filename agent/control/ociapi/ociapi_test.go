@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"weir/oci"
 )
 
@@ -67,6 +69,22 @@ func TestNobodyAnswers(t *testing.T) {
 	for _, client := range []Client{client, {"/nonexistent/control.sock"}, {strings.Repeat("x", 200)}} {
 		if err := client.Release(Event{}); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), client.Socket) {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestWayOut: who is not answered is told the same whoever asks, with the agent's own directory.
+func TestWayOut(t *testing.T) {
+	for want, got := range map[string]error{
+		"no agent answers at /run/weir/control.sock: connection refused; start one with: weir agent": Unreachable(
+			"/run/weir/control.sock", unix.ECONNREFUSED),
+		"no agent answers at /nonexistent/r/control.sock: no such file or directory; start one with: weir agent --run-dir /nonexistent/r": Client{
+			"/nonexistent/r/control.sock"}.Release(Event{}),
+		"no agent answers at /run/weir/control.sock: no answer within 5s; see the log of weir agent": Unreachable(
+			"/run/weir/control.sock", late(unix.EAGAIN)),
+	} {
+		if got == nil || got.Error() != want {
+			t.Errorf("%v", got)
 		}
 	}
 }

@@ -21,6 +21,8 @@ type CRI struct {
 	Handler string // the pods' runtime: "weir" where it is empty, and the default one if it is "-"
 	// Devices are names of CDI devices that every container asks for.
 	Devices []string
+	// HostPaths are what every container has mounted: paths out here, by places in it.
+	HostPaths map[string]string
 }
 
 // Pod is one that runs.
@@ -156,6 +158,9 @@ func (c *criContainer) config() map[string]any {
 	}
 	if c.wish.GPU {
 		mounts = append(mounts, map[string]any{"container_path": "/dev/nvidia0", "host_path": "/dev/null"})
+	}
+	for place, path := range c.pod.cri.HostPaths {
+		mounts = append(mounts, map[string]any{"container_path": place, "host_path": path})
 	}
 	for _, name := range c.pod.cri.Devices {
 		named = append(named, map[string]any{"name": name})

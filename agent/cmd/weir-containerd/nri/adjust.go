@@ -77,14 +77,23 @@ func asHooks(hook oci.Hook) *api.Hooks {
 	return &api.Hooks{CreateRuntime: list}
 }
 
-// injected is the id of the grant that a container has, of an agent whose directories of containers lie in
-// dir: by what is mounted in it, and not by the marker, which whoever makes the container can set. Empty: none.
-func injected(c *api.Container, dir string) string {
-	for _, m := range c.GetMounts() {
-		source := path.Clean(m.GetSource())
-		if path.Clean("/"+m.GetDestination()) == oci.SocketPlace && path.Dir(source) == dir {
-			return path.Base(source)
+// mounted is what is mounted last where a grant has the container's own directory; empty: nothing is. Who makes a
+// container can mount there what he likes, so only the agent can tell whether that is its own.
+func mounted(c *api.Container) string {
+	for _, m := range slices.Backward(c.GetMounts()) {
+		if path.Clean("/"+m.GetDestination()) == oci.SocketPlace {
+			return path.Clean(m.GetSource())
 		}
 	}
 	return ""
+}
+
+// injected is the id of the grant that a container shows, of an agent whose directories of containers lie in dir.
+// Empty: none.
+func injected(c *api.Container, dir string) string {
+	source := mounted(c)
+	if path.Dir(source) != dir {
+		return ""
+	}
+	return path.Base(source)
 }

@@ -31,11 +31,13 @@ type agent interface {
 	Release(ociapi.Event) error
 	Early() (ociapi.Early, error)
 	Missed(ociapi.Container) error
+	Start(ociapi.Start) error
 }
 
 // Plugin answers a runtime's requests. It is used for one connection.
 type Plugin struct {
 	agent   agent
+	control string       // its socket
 	bundles string       // the directory of bundles
 	grants  string       // the directory of containers' own directories
 	wait    atomic.Int64 // how long the agent may take, in ns
@@ -50,6 +52,7 @@ type Plugin struct {
 func newPlugin(o Options, over <-chan struct{}, synced func()) *Plugin {
 	p := &Plugin{
 		agent:   ociapi.Client{Socket: o.Control},
+		control: o.Control,
 		bundles: filepath.Join(o.StateDir, "io.containerd.runtime.v2.task", "k8s.io"),
 		grants:  filepath.Join(filepath.Dir(o.Control), "c"),
 		log:     o.Log, synced: synced, over: over, asked: make(map[string]bool),
@@ -68,7 +71,28 @@ func (p *Plugin) waitFor(runtime time.Duration) {
 // late fires when an answer would be.
 func (p *Plugin) late() (<-chan time.Time, error) {
 	wait := time.Duration(p.wait.Load())
-	return time.After(wait), fmt.Errorf("%w within %v; see the log of weir agent", ociapi.ErrUnreachable, wait)
+	return time.After(wait), ociapi.Unreachable(p.control, fmt.Errorf("no answer within %v", wait))
+}
+
+// inTime asks for no longer than the runtime waits.
+func inTime[T any](p *Plugin, ask func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	late, err := p.late()
+	go func() {
+		value, err := ask()
+		answers <- answer{value, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-late:
+		var none T
+		return none, err
+	}
 }
 
 // CreateContainer answers with what the agent grants. An error keeps the container from being made, and
@@ -153,19 +177,24 @@ func (p *Plugin) prepare(request ociapi.Container) (ociapi.Prepared, error) {
 	}
 }
 
-// errUnasked says why a container that asks is not started.
-var errUnasked = errors.New("it was made while weir's plugin was away, so nothing holds its caps; remove it, and make " +
-	"it anew")
-
-// StartContainer refuses a container that asks and that was made without a question: the runtime may lose
-// its plugin, or its patience, in the middle of one.
+// StartContainer refuses, as the agent says, a container that is to have a grant and that was made without a
+// question: the runtime may lose its plugin, or its patience, in the middle of one.
 func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
 	found := facts(pod, c)
-	if !asks(found) || injected(c, p.grants) != "" {
+	if !concerns(found) || onlyShown(found) {
 		return nil
 	}
-	p.log.Error("a container was not started", "container", found.Name, "error", errUnasked)
-	return fmt.Errorf("weir: container %s: %w", found.Name, errUnasked)
+	start := ociapi.Start{Container: request(found, c.GetId(), p.bundle(c)), Mounted: mounted(c)}
+	_, err := inTime(p, func() (struct{}, error) { return struct{}{}, p.agent.Start(start) })
+	var refusal *ociapi.Refusal
+	switch {
+	case errors.As(err, &refusal), err != nil && asks(found):
+		p.log.Error("a container was not started", "container", found.Name, "error", err)
+		return fmt.Errorf("weir: container %s: %w", found.Name, err)
+	case err != nil:
+		p.log.Warn("a container with a GPU that asked for nothing starts", "container", found.Name, "error", err)
+	}
+	return nil
 }
 
 // RemoveContainer releases one that was prepared, and may not have started.
@@ -181,7 +210,7 @@ func (p *Plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Co
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) (
 	[]*api.ContainerUpdate, error) {
 	// None is made until this is answered, so of what is prepared now and not in the list nothing comes.
-	early, err := p.early()
+	early, err := inTime(p, p.agent.Early)
 	if err != nil {
 		p.log.Warn("containers that were removed meanwhile may be kept", "error", err)
 	}
@@ -191,26 +220,6 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	}()
 	p.synced()
 	return nil, nil
-}
-
-// early asks for what has not started, for as long as the runtime waits.
-func (p *Plugin) early() (ociapi.Early, error) {
-	type answer struct {
-		early ociapi.Early
-		err   error
-	}
-	answers := make(chan answer, 1)
-	late, err := p.late()
-	go func() {
-		early, err := p.agent.Early()
-		answers <- answer{early, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.early, a.err
-	case <-late:
-		return ociapi.Early{}, err
-	}
 }
 
 // releaseGone releases what is gone, and what a runtime that lost patience has made without its grant.
@@ -225,6 +234,8 @@ func (p *Plugin) releaseGone(early ociapi.Early, containers []*api.Container) {
 	}
 }
 
+// tellMissed tells of what runs and concerns weir. The agent knows which of it has no grant: what is mounted in a
+// container says only what its maker wanted.
 func (p *Plugin) tellMissed(pods []*api.PodSandbox, containers []*api.Container) {
 	byID := make(map[string]*api.PodSandbox)
 	for _, pod := range pods {
@@ -232,14 +243,14 @@ func (p *Plugin) tellMissed(pods []*api.PodSandbox, containers []*api.Container)
 	}
 	for _, c := range containers {
 		found := facts(byID[c.GetPodSandboxId()], c)
-		if !concerns(found) || onlyShown(found) || injected(c, p.grants) != "" || c.GetState() != api.ContainerState_CONTAINER_RUNNING {
+		if !concerns(found) || onlyShown(found) || c.GetState() != api.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
 		missed := request(found, c.GetId(), p.bundle(c))
 		missed.PID = int(c.GetPid())
 		if err := p.agent.Missed(missed); err != nil {
-			p.log.Warn("a container runs without a cap, and the agent does not hear it", "container", found.Name,
-				"error", err)
+			p.log.Warn("containers that run without a cap may go unnoticed", "error", err)
+			return
 		}
 	}
 }

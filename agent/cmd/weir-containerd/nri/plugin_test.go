@@ -164,24 +164,54 @@ func TestConnectionOver(t *testing.T) {
 	})
 }
 
+// At a start the agent is told what is mounted at a grant's place, whoever wanted it, and decides.
 func TestStartContainer(t *testing.T) {
 	agent := granting(t)
 	p := pluginFor(agent.Socket)
 	c := container("serve")
 	asking := pod("weir/memory", "1GiB")
-	if err := p.StartContainer(t.Context(), asking, c); !errors.Is(err, errUnasked) {
-		t.Errorf("made without a question: %v", err)
-	}
-	if err := p.StartContainer(t.Context(), pod("weir/memory.side", "1GiB"), c); err != nil {
+	grants := filepath.Join(filepath.Dir(agent.Socket), "c")
+	if err := p.StartContainer(t.Context(), pod("weir/memory.side", "1GiB"), c); err != nil || len(agent.Started()) > 0 {
 		t.Errorf("one that does not ask: %v", err)
 	}
 	adjust, err := p.create(t, asking, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Mounts = adjust.Mounts
-	if err := p.StartContainer(t.Context(), asking, c); err != nil {
-		t.Errorf("one that has its grant: %v", err)
+	forged := []*api.Mount{mountOf(grants+"/"+grantID, "/run/weir"), mountOf(grants+"/another", "/run//weir")}
+	gpu := container("gpu")
+	gpu.Linux = &api.LinuxContainer{Devices: []*api.LinuxDevice{{Path: "/dev/nvidia0"}}}
+	for i, test := range []struct {
+		pod     *api.PodSandbox
+		c       *api.Container
+		mounts  []*api.Mount
+		mounted string
+	}{
+		{asking, c, adjust.Mounts, grants + "/" + grantID},
+		{asking, c, forged, grants + "/another"},
+		{asking, c, nil, ""},
+		{pod(), gpu, nil, ""},
+	} {
+		test.c.Mounts = test.mounts
+		if err := p.StartContainer(t.Context(), test.pod, test.c); err != nil {
+			t.Errorf("the agent lets it start: %v", err)
+		}
+		if got := agent.Started()[2*i]; got.Mounted != test.mounted || got.Bundle != bundles+test.c.Id {
+			t.Errorf("%+v", got)
+		}
+		agent.Refuse("it may not")
+		const want = "weir: container "
+		if err := p.StartContainer(t.Context(), test.pod, test.c); err == nil || err.Error() != want+test.c.Name+": it may not" {
+			t.Errorf("the agent refuses it: %v", err)
+		}
+		agent.Answer(ociapi.Prepared{})
+	}
+	away := pluginFor("/nonexistent/control.sock")
+	if err := away.StartContainer(t.Context(), asking, c); !errors.Is(err, ociapi.ErrUnreachable) {
+		t.Errorf("without an agent, one that asks: %v", err)
+	}
+	if err := away.StartContainer(t.Context(), pod(), gpu); err != nil {
+		t.Errorf("without an agent, one with a GPU: %v", err)
 	}
 }
 
@@ -216,7 +246,7 @@ func TestRemoveContainer(t *testing.T) {
 
 func TestSynchronize(t *testing.T) {
 	agent := granting(t)
-	agent.Early(map[string]string{"gone-id": "aaaa", "made-id": "bbbb", "late-id": "cccc"})
+	agent.Early(map[string]string{"gone-id": "aaaa", "made-id": "bbbb", "late-id": "cccc", "forged-id": "dddd"})
 	running := func(name string) *api.Container {
 		c := container(name)
 		c.State = api.ContainerState_CONTAINER_RUNNING
@@ -225,19 +255,20 @@ func TestSynchronize(t *testing.T) {
 	mount := func(id string) []*api.Mount {
 		return []*api.Mount{mountOf(filepath.Dir(agent.Socket)+"/c/"+id, "/run/weir")}
 	}
-	injected, made := running("injected"), container("made")
-	injected.Mounts, made.Mounts = mount(grantID), mount("bbbb")
+	injected, made, forged := running("injected"), container("made"), running("forged")
+	injected.Mounts, made.Mounts, forged.Mounts = mount(grantID), mount("bbbb"), mount(grantID)
 	p := pluginFor(agent.Socket)
 	synced := false
 	p.synced = func() { synced = true }
 	if _, err := p.Synchronize(context.Background(), []*api.PodSandbox{pod("weir/memory.late", "1GiB", "weir/memory.injected", "1GiB",
-		"weir/memory.made", "1GiB")}, []*api.Container{made, running("late"), running("side"), injected}); err != nil || !synced {
+		"weir/memory.made", "1GiB", "weir/memory.forged", "1GiB")},
+		[]*api.Container{made, running("late"), running("side"), injected, forged}); err != nil || !synced {
 		t.Fatal(err)
 	}
-	eventually(t, "what is gone is released, and what was missed is told", func() bool { return len(agent.Events()) >= 3 })
+	eventually(t, "what is gone is released, and what runs is told", func() bool { return len(agent.Events()) >= 6 })
 	got := agent.Events()
-	slices.Sort(got[:2])
-	if !slices.Equal(got, []string{"release aaaa", "release cccc", "missed late"}) {
+	slices.Sort(got[:3])
+	if !slices.Equal(got, []string{"release aaaa", "release cccc", "release dddd", "missed late", "missed injected", "missed forged"}) {
 		t.Errorf("%q", got)
 	}
 }

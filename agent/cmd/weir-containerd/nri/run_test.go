@@ -133,14 +133,14 @@ func checkAnswers(t *testing.T, agent *ociapitest.Agent, runtime *adaptation.Ada
 	if err != nil || adjust.GetAnnotations()["weir/injected"] != grantID || len(adjust.GetMounts()) != len(ours) {
 		t.Errorf("%v, %v", adjust, err)
 	}
-	late := &api.StartContainerRequest{Pod: pod("weir/memory", "1GiB"), Container: container("late")}
-	if err := runtime.StartContainer(t.Context(), late); err == nil || !strings.Contains(err.Error(), errUnasked.Error()) {
-		t.Errorf("a container that was not asked about starts: %v", err)
-	}
 	grant := grantOf(filepath.Dir(agent.Socket))
 	agent.Refuse("no")
 	if _, err := create(t, runtime, container("serve")); err == nil || !strings.Contains(err.Error(), "weir: container serve: no") {
 		t.Errorf("refused with %v", err)
+	}
+	late := &api.StartContainerRequest{Pod: pod("weir/memory", "1GiB"), Container: container("late")}
+	if err := runtime.StartContainer(t.Context(), late); err == nil || !strings.Contains(err.Error(), "weir: container late: no") {
+		t.Errorf("a container that was not asked about starts: %v", err)
 	}
 	agent.Answer(ociapi.Prepared{Grant: &grant})
 }

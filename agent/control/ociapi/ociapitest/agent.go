@@ -20,6 +20,7 @@ type Agent struct {
 
 	mu       sync.Mutex
 	prepared []ociapi.Container
+	started  []ociapi.Start
 	events   []string
 	answer   ociapi.Prepared
 	refusal  string
@@ -45,6 +46,7 @@ func Start(t *testing.T) *Agent {
 	mux.HandleFunc("POST "+ociapi.ReleasePath, a.event("release"))
 	mux.HandleFunc("POST "+ociapi.EarlyPath, a.tellEarly)
 	mux.HandleFunc("POST "+ociapi.MissedPath, a.missed)
+	mux.HandleFunc("POST "+ociapi.StartPath, a.start)
 	server := &http.Server{Handler: mux}
 	go server.Serve(listener)
 	t.Cleanup(func() {
@@ -91,6 +93,13 @@ func (a *Agent) Prepared() []ociapi.Container {
 	return append([]ociapi.Container(nil), a.prepared...)
 }
 
+// Started are the containers whose start was asked about.
+func (a *Agent) Started() []ociapi.Start {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]ociapi.Start(nil), a.started...)
+}
+
 // Events are the other requests: "register ID" and "release ID", with the bundle where there is no grant's
 // id, and "missed NAME".
 func (a *Agent) Events() []string {
@@ -113,12 +122,29 @@ func (a *Agent) prepare(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 	}
 	a.prepared = append(a.prepared, container)
+	a.decide(w, a.answer)
+}
+
+// decide answers, or refuses. Called under mu.
+func (a *Agent) decide(w http.ResponseWriter, answer any) {
 	if a.refusal != "" {
 		w.WriteHeader(http.StatusBadRequest)
 		json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"kind": "invalid", "message": a.refusal}})
 		return
 	}
-	json.NewEncoder(w).Encode(a.answer)
+	json.NewEncoder(w).Encode(answer)
+}
+
+func (a *Agent) start(w http.ResponseWriter, r *http.Request) {
+	var start ociapi.Start
+	if err := json.NewDecoder(r.Body).Decode(&start); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.started = append(a.started, start)
+	a.decide(w, struct{}{})
 }
 
 func (a *Agent) event(kind string) http.HandlerFunc {
