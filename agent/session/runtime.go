@@ -45,15 +45,21 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prep
 		n.discard(c)
 		c = nil
 	}
+	var decision policy.Decision
+	var err error
 	if c == nil {
-		decision, err := n.decide(asked)
-		if err != nil {
+		if decision, err = n.decide(asked); err != nil {
 			return ociapi.Prepared{}, err
 		}
 		if decision.Action == policy.Pass {
 			n.passed(asked, decision.Reason)
 			return ociapi.Prepared{Reason: decision.Reason}, nil
 		}
+	}
+	if err = n.checkHook(); err != nil {
+		return ociapi.Prepared{}, err
+	}
+	if c == nil {
 		if c, err = n.prepare(asked, decision); err != nil {
 			return ociapi.Prepared{}, fmt.Errorf("preparing container %s: %w", asked.Name, err)
 		}
@@ -96,13 +102,29 @@ func (n *Node) checkRuntime(asked ociapi.Container) error {
 	case os.Geteuid() != 0:
 		return fmt.Errorf("%w: this agent runs as user %d; container runtimes need one that runs as root",
 			control.ErrPermission, os.Geteuid())
-	case n.opts.Hook == "":
-		return fmt.Errorf("%w: the agent has found no weir-hook beside its own program; install it there, and "+
-			"restart the agent", control.ErrUnsupported)
 	case !filepath.IsAbs(asked.Bundle) || !filepath.IsAbs(asked.Root):
 		return fmt.Errorf("%w: bundle %q, root %q: want absolute paths", control.ErrInvalid, asked.Bundle, asked.Root)
 	case asked.ID == "" || asked.PID < 0:
 		return fmt.Errorf("%w: a container without id, or with pid %d", control.ErrInvalid, asked.PID)
+	}
+	return nil
+}
+
+// checkHook refuses where the program is missing that starts with each container, and whose absence would else be
+// told by the runtime, in its words.
+func (n *Node) checkHook() error {
+	const wayOut = "install all of weir's programs in one directory"
+	if n.opts.Hook == "" {
+		return fmt.Errorf("%w: the agent has found no weir-hook beside its own program; %s, and restart the agent",
+			control.ErrUnsupported, wayOut)
+	}
+	info, err := os.Stat(n.opts.Hook)
+	if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
+		err = fmt.Errorf("%s is no program", n.opts.Hook)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: weir-hook, which a container with a grant starts with, is missing: %w; %s",
+			control.ErrUnsupported, err, wayOut)
 	}
 	return nil
 }

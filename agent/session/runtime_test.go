@@ -25,7 +25,7 @@ import (
 )
 
 // hooked makes the agent one that serves container runtimes.
-func hooked(o *Options) { o.Hook = "/usr/bin/weir-hook" }
+func hooked(o *Options) { o.Hook = os.Args[0] } // any program
 
 // asking is a container that asks for a cap.
 func asking(id, memory string) ociapi.Container {
@@ -222,9 +222,33 @@ func TestPrepareRefuses(t *testing.T) {
 	if list, err := b.Containers(t.Context()); err != nil || len(list) > 0 {
 		t.Errorf("left are %v, %v", list, err)
 	}
-	none := start(t)
-	if _, err := none.Prepare(t.Context(), asking("web", "1GiB")); !errors.Is(err, control.ErrUnsupported) {
-		t.Errorf("without a hook: %v", err)
+}
+
+// Without weir-hook those that would start with it are refused, with what is missing and what to do; others are not.
+func TestNoHook(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "text"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for hook, want := range map[string]string{
+		"":            "the agent has found no weir-hook beside its own program; ",
+		dir + "/hook": "is missing: stat " + dir + "/hook: no such file or directory; ",
+		dir:           "is missing: " + dir + " is no program; ",
+		dir + "/text": "is missing: " + dir + "/text is no program; ",
+	} {
+		b := start(t, func(o *Options) { o.Hook = hook })
+		_, err := b.Prepare(t.Context(), asking("web", "1GiB"))
+		if !errors.Is(err, control.ErrUnsupported) || !strings.Contains(err.Error(), want+"install all of weir's programs in one directory") {
+			t.Errorf("%q: %v", hook, err)
+		}
+		gpu := asking("gpu", "")
+		gpu.Annotations, gpu.HasGPU = nil, true
+		if _, err := b.Prepare(t.Context(), gpu); err != nil {
+			t.Errorf("%q: what passes as it is: %v", hook, err)
+		}
+		if list, err := b.Containers(t.Context()); err != nil || len(list) > 0 {
+			t.Errorf("left are %v, %v", list, err)
+		}
 	}
 }
 

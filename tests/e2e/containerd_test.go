@@ -94,7 +94,7 @@ func badInput(t *testing.T, n *node.Node, s node.Starter) {
 			bad.words)
 	}
 	n.StopAgent()
-	refused(t, n, s, node.Wish{Name: "no-agent", Pod: pod, Annotations: memory("1GiB")}, "start weir agent")
+	refused(t, n, s, node.Wish{Name: "no-agent", Pod: pod, Annotations: memory("1GiB")}, "start one with: weir agent --run-dir ")
 	s.Container(node.Wish{Name: "did-not-ask", Pod: pod}).Puppet().OK("init")
 	n.StartAgent()
 }
