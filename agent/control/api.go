@@ -44,6 +44,9 @@ func (c Caps) IsZero() bool {
 // SetsMemory tells whether any memory cap is set.
 func (c Caps) SetsMemory() bool { return c.MemoryBytes != nil || len(c.MemoryByGPU) > 0 }
 
+// Swaps tells whether it may hold anything beyond its memory: a swap of 0 bytes is off, which holds.
+func (c Caps) Swaps() bool { return c.SwapBytes != nil && *c.SwapBytes > 0 }
+
 // GPU is one GPU, or MIG instance, of the node.
 type GPU struct {
 	Index       int    `json:"index"` // of the card

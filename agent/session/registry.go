@@ -348,7 +348,7 @@ func shorten(command []string) []string {
 // notYet says which of the caps are kept but not enforced by this version.
 func notYet(caps control.Caps) string {
 	var kept []string
-	if caps.SwapBytes != nil {
+	if caps.Swaps() {
 		kept = append(kept, "swap")
 	}
 	if caps.Weight != nil {

@@ -179,14 +179,22 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*conta
 	_, err = os.Stat(spec.OCI.Bundle)
 	c.bundleSeen = err == nil
 	c.event("prepared", 0, "%s", strings.Join(nonEmpty("prepared with "+n.describeCaps(spec.Caps), decision.Note), "; "))
-	later := notYet(caps)
-	if decision.Limits.Report == annotation.ReportVirtual {
-		later = strings.Join(nonEmpty(later, "weir/report=virtual is kept, but not enforced by this version"), "; ")
-	}
-	if later != "" {
+	if later := notYetDecided(caps, decision); later != "" {
 		c.event("unenforced", 0, "%s", later)
 	}
 	return c, nil
+}
+
+// notYetDecided says what of a decision this version does not do.
+func notYetDecided(caps control.Caps, decision policy.Decision) string {
+	report, idle := "", ""
+	if decision.Limits.Report == annotation.ReportVirtual {
+		report = "weir/report=virtual is kept, but not enforced by this version"
+	}
+	if len(decision.WithoutEffect) > 0 {
+		idle = strings.Join(decision.WithoutEffect, ", ") + ": accepted, but without effect in this version"
+	}
+	return strings.Join(nonEmpty(notYet(caps), report, idle), "; ")
 }
 
 // nameOf is a name as `weir ps` shows it.

@@ -252,6 +252,26 @@ func TestNoHook(t *testing.T) {
 	}
 }
 
+// What a container asked for and nothing does yet is one event that names it, and what holds is none.
+func TestUnenforcedAnnotations(t *testing.T) {
+	groups(t)
+	b := start(t, hooked)
+	asked := asking("quiet", "4MiB")
+	asked.Annotations["weir/swap"] = "off"
+	b.granted(asked)
+	if got := b.number("unenforced"); got != 0 {
+		t.Errorf("of what is enforced there are %d events", got)
+	}
+	asked = asking("web", "4MiB")
+	asked.Annotations["weir/swap"], asked.Annotations["weir/affinity"], asked.Annotations["weir/task"] = "8MiB", "a", "b"
+	b.granted(asked)
+	b.wantEvent("unenforced", "swap: kept, but not enforced by this version; "+
+		"weir/affinity, weir/task: accepted, but without effect in this version")
+	if got := b.number("unenforced"); got != 1 {
+		t.Errorf("there are %d events", got)
+	}
+}
+
 func TestUnaskedPassesAndIsShown(t *testing.T) {
 	groups(t)
 	b := start(t, hooked)

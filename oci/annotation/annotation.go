@@ -46,6 +46,23 @@ func (r *Request) IsZero() bool {
 		r.MemoryMin == nil && r.MemoryMax == nil && r.WeightMin == nil && r.WeightMax == nil
 }
 
+// WithoutEffect names the annotations that are accepted, and that nothing in this version acts on.
+func (r *Request) WithoutEffect() (names []string) {
+	for _, one := range []struct {
+		name  string
+		asked bool
+	}{
+		{"affinity", r.Affinity != ""}, {"task", r.Task != ""},
+		{"memory-min", r.MemoryMin != nil}, {"memory-max", r.MemoryMax != nil},
+		{"weight-min", r.WeightMin != nil}, {"weight-max", r.WeightMax != nil},
+	} {
+		if one.asked {
+			names = append(names, oci.Prefix+one.name)
+		}
+	}
+	return names
+}
+
 // Error says which annotation is not accepted, and why.
 type Error struct {
 	Annotation string // as it was written

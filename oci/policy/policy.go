@@ -77,6 +77,8 @@ type Decision struct {
 	Limits Limits // of Grant
 	// GPUs are the UUIDs of those whose device nodes it is to be given; none where it has some.
 	GPUs []string
+	// WithoutEffect are annotations of its that are accepted and that nothing acts on yet.
+	WithoutEffect []string
 	// Reason is why it is refused; or why one with a GPU passes and is not enforced; else empty.
 	Reason string
 	// Note is what else the operator has to know of a grant; else empty.
@@ -116,7 +118,7 @@ func Decide(request annotation.Request, policy Policy, container Container, node
 	if container.HasGPU {
 		gpus = nil
 	}
-	decision := Decision{Action: Grant, Limits: limits, GPUs: gpus}
+	decision := Decision{Action: Grant, Limits: limits, GPUs: gpus, WithoutEffect: request.WithoutEffect()}
 	if d.byAnyImage() {
 		decision.Note = unknownImage
 	}

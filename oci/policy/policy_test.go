@@ -179,6 +179,14 @@ func TestDefaultOverTheCard(t *testing.T) {
 	}
 }
 
+func TestWithoutEffect(t *testing.T) {
+	request := annotation.Request{Memory: pointer(int64(gib)), MemoryMin: pointer(int64(gib)), Affinity: "a", Task: "b"}
+	got := Decide(request, Policy{"pass", nil}, bare, node).WithoutEffect
+	if diff := cmp.Diff([]string{"weir/affinity", "weir/task", "weir/memory-min"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	noSwap := Node{node.GPUs, "GPU 0 has no concurrent managed access"}
 	for _, test := range []struct {

@@ -183,7 +183,7 @@ func printCaps(out io.Writer, form string, list []control.Container) error {
 	for _, one := range list {
 		rows = append(rows, []string{
 			printable(one.Name), orDash(one.Namespace), memoryText(one.Caps, one.GPUs, "-"),
-			notYet(sizeOr(one.Caps.SwapBytes, "-")), notYet(weightOr(one.Caps.Weight, "-")),
+			swapText(one.Caps), notYet(weightOr(one.Caps.Weight, "-")),
 		})
 	}
 	return printTable(out, []string{"CONTAINER", "NAMESPACE", "MEMORY", "SWAP", "WEIGHT"}, rows)
@@ -297,7 +297,7 @@ func printChange(out io.Writer, result control.CapsResult, change control.CapsCh
 		{"memory", change.Set.SetsMemory(), memoryText(before, result.GPUs, "none"),
 			memoryText(after, result.GPUs, "none"), result.Message},
 		{"swap", change.Set.SwapBytes != nil, sizeOr(before.SwapBytes, "none"),
-			sizeOr(after.SwapBytes, "none"), stored(change.Set.SwapBytes != nil)},
+			sizeOr(after.SwapBytes, "none"), stored(change.Set.Swaps())},
 		{"weight", change.Set.Weight != nil, weightOr(before.Weight, "1"),
 			weightOr(after.Weight, "1"), stored(change.Set.Weight != nil)},
 	}

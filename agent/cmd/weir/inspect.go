@@ -71,7 +71,7 @@ func inspectTable(out io.Writer, container control.Container, now time.Time) err
 		{"image", orDash(container.Image)},
 		{"enforced", enforced(container)},
 		{"memory cap", memoryText(caps, container.GPUs, "none")},
-		{"swap", notYet(sizeOr(caps.SwapBytes, "-"))},
+		{"swap", swapText(caps)},
 		{"weight", notYet(weightOr(caps.Weight, "-"))},
 		{"refused", strconv.FormatInt(container.Refused, 10)},
 	}

@@ -177,7 +177,7 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 		row = append(row,
 			shorten(printable(container.ID), idLetters, v.whole), strconv.Itoa(container.PID),
 			config.FormatSize(use.ContextBytes), config.FormatSize(use.CodeBytes),
-			config.FormatSize(use.SharedBytes), creditOf(*use), notYet(sizeOr(container.Caps.SwapBytes, "-")),
+			config.FormatSize(use.SharedBytes), creditOf(*use), swapText(container.Caps),
 			shorten(printable(strings.Join(container.Command, " ")), commandLetters, v.whole),
 			age(container.Started, v.now), orDash(container.Pod), orDash(container.Image))
 	}
@@ -206,6 +206,15 @@ func notYet(value string) string {
 		return value
 	}
 	return value + " (unenforced)"
+}
+
+// swapText is a container's swap as it is shown.
+func swapText(caps control.Caps) string {
+	text := sizeOr(caps.SwapBytes, "-")
+	if caps.Swaps() {
+		text = notYet(text)
+	}
+	return text
 }
 
 // oneContainer is the single positional of commands that are about one container.

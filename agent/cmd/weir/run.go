@@ -147,7 +147,7 @@ func warnUnenforced(talk io.Writer, reason string) {
 
 // warnStored says which of the caps that were asked for hold nothing yet.
 func warnStored(talk io.Writer, caps control.Caps) {
-	if caps.SwapBytes != nil {
+	if caps.Swaps() {
 		fmt.Fprintf(talk, "weir run: swap: %s; memory stays within --memory\n", notEnforcedYet)
 	}
 	if caps.Weight != nil {
