@@ -272,7 +272,7 @@ func TestEndsWithItsInput(t *testing.T) {
 	dir := t.TempDir()
 	var said strings.Builder
 	go func() {
-		ended <- run([]string{"--control", dir + "/a.sock", "--containerd", dir + "/c.sock"}, in, &said)
+		ended <- run([]string{"--control", dir + "/a.sock", "--containerd", dir + "/c.sock"}, in, io.Discard, &said)
 	}()
 	out.Close()
 	if code := <-ended; code != 0 {
@@ -280,7 +280,7 @@ func TestEndsWithItsInput(t *testing.T) {
 	}
 	for _, args := range [][]string{{}, {"--control", "/x"}, {"--control", "/x", "--containerd", "/y", "z"}, {"--what"}} {
 		said.Reset()
-		if code := run(args, in, &said); code != 2 || said.Len() == 0 {
+		if code := run(args, in, io.Discard, &said); code != 2 || said.Len() == 0 {
 			t.Errorf("%q: code %d, %q", args, code, said.String())
 		}
 	}

@@ -7,34 +7,45 @@ package main
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 
 	"weir/agent/containerd"
 	"weir/agent/control/ociapi"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stderr)) }
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// helperOptions are where the helper's two sides are.
+type helperOptions struct{ control, containerd string }
+
+func helperCommand(o *helperOptions) *command {
+	c := newCommand("weir-containerd", help)
+	c.flags.StringVar(&o.control, "control", "", "")
+	c.flags.StringVar(&o.containerd, "containerd", "", "")
+	return c
+}
 
 // run does the work until in ends, and returns the exit code.
-func run(args []string, in io.Reader, stderr io.Writer) int {
+func run(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == pluginVerb {
-		return runPlugin(args[1:], stderr)
+		return runPlugin(args[1:], stdout, stderr)
 	}
-	flags := flag.NewFlagSet("weir-containerd", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	control := flags.String("control", "", "the agent's control `socket`")
-	address := flags.String("containerd", "", "containerd's `socket`")
-	if err := flags.Parse(args); err != nil {
-		return 2
+	var o helperOptions
+	command := helperCommand(&o)
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		return command.mistaken(stderr, fmt.Errorf("unknown command %q; accepted: %s", args[0], pluginVerb))
 	}
-	if *control == "" || *address == "" || flags.NArg() > 0 {
-		fmt.Fprintln(stderr, "weir-containerd: the agent starts it, with --control SOCKET and --containerd SOCKET")
-		return 2
+	if code, done := command.parse(args, stdout, stderr); done {
+		return code
+	}
+	if o.control == "" || o.containerd == "" {
+		return command.mistaken(stderr, errors.New("give a command, or --control and --containerd, as the agent does"))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -42,11 +53,11 @@ func run(args []string, in io.Reader, stderr io.Writer) int {
 		cancel()
 	}()
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	agent := ociapi.Client{Socket: *control}
+	agent := ociapi.Client{Socket: o.control}
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		containerd.Follow(ctx, log, agent, "containerd at "+*address, func() (containerd.Source, func(), error) {
-			return connect(*address)
+		containerd.Follow(ctx, log, agent, "containerd at "+o.containerd, func() (containerd.Source, func(), error) {
+			return connect(o.containerd)
 		})
 	})
 	parts.Wait()

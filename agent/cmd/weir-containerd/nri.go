@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,26 +17,27 @@ import (
 
 const pluginVerb = "nri"
 
+func pluginCommand(o *nri.Options) *command {
+	c := newCommand("weir-containerd "+pluginVerb, pluginHelp)
+	c.flags.StringVar(&o.Control, "control", "/run/weir/control.sock", "")
+	c.flags.StringVar(&o.Socket, "socket", "/var/run/nri/nri.sock", "")
+	c.flags.StringVar(&o.StateDir, "state", "/run/containerd", "")
+	return c
+}
+
 // runPlugin is the plugin until a signal ends it. It returns the exit code.
-func runPlugin(args []string, stderr io.Writer) int {
-	flags := flag.NewFlagSet("weir-containerd nri", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+func runPlugin(args []string, stdout, stderr io.Writer) int {
 	o := nri.Options{Log: slog.New(slog.NewTextHandler(stderr, nil))}
-	flags.StringVar(&o.Control, "control", "/run/weir/control.sock", "the agent's control `socket`")
-	flags.StringVar(&o.Socket, "socket", "/var/run/nri/nri.sock", "the runtime's `socket` for plugins")
-	flags.StringVar(&o.StateDir, "state", "/run/containerd", "containerd's state `directory`")
-	if err := flags.Parse(args); err != nil {
-		return 2
+	command := pluginCommand(&o)
+	if code, done := command.parse(args, stdout, stderr); done {
+		return code
 	}
-	for _, path := range []string{o.Control, o.Socket, o.StateDir} {
-		if !filepath.IsAbs(path) {
-			fmt.Fprintf(stderr, "weir-containerd: %q: want an absolute path\n", path)
-			return 2
+	for _, given := range []struct{ flag, path string }{
+		{"control", o.Control}, {"socket", o.Socket}, {"state", o.StateDir},
+	} {
+		if !filepath.IsAbs(given.path) {
+			return command.mistaken(stderr, fmt.Errorf("--%s %q: want an absolute path", given.flag, given.path))
 		}
-	}
-	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "weir-containerd: unexpected argument %q\n", flags.Arg(0))
-		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
