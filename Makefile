@@ -134,12 +134,13 @@ generate: $(GENERATE_TARGETS)
 check-generate:
 	tests/check-generate.sh
 
-## install: put the binaries, one of which carries the library, and a unit under DESTDIR and PREFIX (/usr/local)
+## install: put the binaries, one of which carries the library, and units under DESTDIR and PREFIX (/usr/local)
 .PHONY: install
 install: $(BUILD)/weir $(BUILD)/weir-hook $(BUILD)/weir-runtime $(BUILD)/weir-runtime-create $(BUILD)/weir-containerd
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's|@BIN@|$(PREFIX)/bin|' packaging/systemd/weir-nri.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/weir-nri.service
+	for unit in packaging/systemd/*.service; do \
+	  sed 's|@BIN@|$(PREFIX)/bin|' $$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done
 
 ## clean: remove what was built
 .PHONY: clean
