@@ -19,6 +19,8 @@ wanted=(
     python3-numba:/usr/lib/python3/dist-packages/numba/__init__.py
     git:/usr/bin/git
     runc:/usr/sbin/runc
+    crun:/usr/bin/crun
+    systemd:/usr/bin/systemd-analyze
     containerd:/usr/bin/containerd
     libncursesw6:/usr/lib/x86_64-linux-gnu/libncursesw.so.6
 )

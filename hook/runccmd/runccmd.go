@@ -73,7 +73,7 @@ func Parse(args []string) Command {
 		if last {
 			break
 		}
-		rest = rest[1:] // runc and crun take flags behind the id, too
+		rest = rest[1:] // runc takes flags behind the id, too
 	}
 	return c
 }

@@ -96,6 +96,32 @@ var programs = sync.OnceValues(func() (map[string][]byte, error) {
 // run runs a shell command in a container that has the machine's programs, and annotations.
 func (n *realNode) run(t *testing.T, annotations, script string, env ...string) (string, error) {
 	t.Helper()
+	n.write(t, "b/config.json", n.spec(t, annotations, script, env...))
+	return n.call("run", "--bundle", n.dir+"/b", "weir-test-web")
+}
+
+func (n *realNode) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// call calls weir-runtime.
+func (n *realNode) call(args ...string) (string, error) { return n.callBy(nil, args...) }
+
+// callBy has another program call it.
+func (n *realNode) callBy(caller []string, args ...string) (string, error) {
+	words := slices.Concat(caller, []string{n.dir + "/weir-runtime", "--root", n.dir + "/state"}, args)
+	command := exec.Command(words[0], words[1:]...)
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), settingsVariable + "=" + n.dir + "/runtime.toml"}
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+// spec is the specification of a container of run's, whose root file system is made.
+func (n *realNode) spec(t *testing.T, annotations, script string, env ...string) string {
+	t.Helper()
 	rootfs := n.dir + "/b/rootfs"
 	for _, name := range []string{"bin", "lib", "lib64", "sbin"} {
 		if err := os.Symlink("usr/"+name, filepath.Join(rootfs, name)); err != nil && !os.IsExist(err) {
@@ -106,19 +132,12 @@ func (n *realNode) run(t *testing.T, annotations, script string, env ...string) 
 	for _, variable := range env {
 		quoted = append(quoted, fmt.Sprintf("%q", variable))
 	}
-	spec := fmt.Sprintf(`{"ociVersion":"1.0.2","root":{"path":"rootfs"},"annotations":{%s},
+	return fmt.Sprintf(`{"ociVersion":"1.0.2","root":{"path":"rootfs"},"annotations":{%s},
 		"process":{"user":{"uid":0,"gid":0},"args":["/bin/sh","-c",%q],"cwd":"/","env":["PATH=/bin"%s]},
-		"mounts":[{"destination":"/proc","type":"proc","source":"proc"},
+		"mounts":[{"destination":"/proc","type":"proc","source":"proc"},{"destination":"/dev","type":"tmpfs","source":"tmpfs"},
 			{"destination":"/usr","type":"bind","source":"/usr","options":["rbind","ro"]}],
 		"linux":{"namespaces":[{"type":"pid"},{"type":"mount"},{"type":"ipc"},{"type":"uts"}]}}`,
 		annotations, script, strings.Join(append([]string{""}, quoted...), ","))
-	if err := os.WriteFile(n.dir+"/b/config.json", []byte(spec), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.Command(n.dir+"/weir-runtime", "--root", n.dir+"/state", "run", "--bundle", n.dir+"/b", "weir-test-web")
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), settingsVariable + "=" + n.dir + "/runtime.toml"}
-	out, err := command.CombinedOutput()
-	return string(out), err
 }
 
 func TestRunc(t *testing.T) {
@@ -140,6 +159,36 @@ func TestRunc(t *testing.T) {
 	}
 	if events := n.agent.Events(); !slices.Equal(events, []string{"register 0123456789ab", "release 0123456789ab"}) {
 		t.Errorf("the agent heard %q", events)
+	}
+}
+
+// TestCrun: what crun reads is what is edited, its specification elsewhere included.
+func TestCrun(t *testing.T) {
+	n := newRealNode(t)
+	if _, err := exec.LookPath("crun"); err != nil {
+		t.Skip("there is no crun in PATH")
+	}
+	n.write(t, "runtime.toml", "control_socket = \""+n.agent.Socket+"\"\nruntime = \"crun\"\n")
+	// It wants no control groups of both versions at once, as there may be here, and needs none.
+	const alone = `umount -q -l /sys/fs/cgroup/unified; exec "$@"`
+	crun := func(args ...string) (string, error) {
+		return n.callBy([]string{"unshare", "-m", "sh", "-c", alone, "sh"}, append([]string{"--cgroup-manager", "disabled"}, args...)...)
+	}
+	n.write(t, "b/config.json", n.spec(t, "", "true"))
+	if out, err := crun("run", "-b", n.dir+"/b", "weir-test-web"); err != nil {
+		t.Skipf("crun starts no container here: %v: %s", err, out)
+	}
+	const script = `cat /run/weir/agent.sock`
+	n.write(t, "b/config.json", n.spec(t, "", "echo not this"))
+	for _, args := range [][]string{
+		{"run", "--config", n.dir + "/spec", "--bundle", n.dir + "/b", "weir-test-web"},
+		{"run", "-f" + n.dir + "/spec", "-b" + n.dir + "/b", "weir-test-web"},
+		{"run", "--conf", n.dir + "/spec", "--bund=" + n.dir + "/b", "weir-test-web"},
+	} {
+		n.write(t, "spec", n.spec(t, `"weir/memory":"1GiB"`, script))
+		if out, err := crun(args...); err != nil || out != "a socket" {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
 	}
 }
 
