@@ -32,7 +32,6 @@ type Task struct {
 
 // Bounds of what is told, besides those of package ociapi: what is larger is left out.
 const (
-	specBytesMax  = 8 << 20
 	labelsMax     = 64
 	labelBytesMax = 512     // of one, or one annotation
 	labelsBytes   = 8 << 10 // of all
@@ -46,11 +45,9 @@ const podUIDLabel = "io.kubernetes.pod.uid"
 // and runs nothing of a user's. That, its name and its pod are in the specification's annotations, which are
 // from who starts it; labels may be from its image, so nothing follows from them.
 func Describe(c Container) (listed ociapi.Listed, ok bool) {
-	var facts oci.Facts
-	if len(c.Spec) <= specBytesMax {
-		// Of a specification that cannot be read nothing is known, and the runtime cannot start it.
-		facts, _ = oci.Look(c.Spec, strings.Contains(string(c.Runtime), "nvidia"))
-	}
+	// It is as long as a message of containerd's may be, 16 MiB. Of one that is not in the form of specifications,
+	// nothing is known.
+	facts, _ := oci.Look(c.Spec, strings.Contains(string(c.Runtime), "nvidia"))
 	if facts.IsSandbox(c.ID) {
 		return ociapi.Listed{}, false
 	}

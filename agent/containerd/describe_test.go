@@ -77,6 +77,16 @@ func TestSandboxesAreNotTold(t *testing.T) {
 	}
 }
 
+// A specification of many megabytes hides nothing.
+func TestDescribeOfALongSpecification(t *testing.T) {
+	spec := `{"annotations":{"x":"` + strings.Repeat("x", 15<<20) + `","weir/memory":"1GiB"},` +
+		`"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`
+	got, ok := Describe(Container{Key: ociapi.Key{Namespace: "default", ID: "long"}, Spec: []byte(spec)})
+	if !ok || !got.HasGPU || got.Asks["weir/memory"] != "1GiB" {
+		t.Errorf("%v, %+v", ok, got)
+	}
+}
+
 // Whatever a container is labelled with, it fits into one message.
 func TestDescribeIsBounded(t *testing.T) {
 	huge, labels := strings.Repeat("\x01", 600), map[string]string{}

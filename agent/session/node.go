@@ -158,6 +158,9 @@ func (n *Node) openStateDir() (err error) {
 	if n.opts.StateDir, err = filepath.Abs(n.opts.StateDir); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
+	if err := checkText(n.opts.StateDir, "--state-dir"); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
 	if err := os.MkdirAll(filepath.Dir(n.opts.StateDir), 0o755); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}

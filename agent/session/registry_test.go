@@ -242,6 +242,13 @@ func TestRunDirectoryIsChecked(t *testing.T) {
 	}
 	refuses(t, file, file.RunDir, "not a directory")
 
+	odd := opts
+	odd.RunDir = opts.RunDir + "-\xff"
+	refuses(t, odd, "not UTF-8", "another --run-dir")
+	odd = opts
+	odd.RunDir, odd.StateDir = opts.RunDir+"-fine", opts.StateDir+"-\xff"
+	refuses(t, odd, "not UTF-8", "another --state-dir")
+
 	long := opts
 	long.RunDir = opts.RunDir + strings.Repeat("/long", 20)
 	refuses(t, long, long.RunDir, "shorter --run-dir")

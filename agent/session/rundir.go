@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,6 +42,9 @@ const (
 func openRunDir(path string) (*runDir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	if err := checkText(path, "--run-dir"); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	r := &runDir{path: path}
@@ -77,6 +81,14 @@ func (r *runDir) container(id string) string { return filepath.Join(r.containers
 func (r *runDir) socket(id string) string    { return filepath.Join(r.container(id), socketName) }
 
 func (r *runDir) close() { r.lock.Close() }
+
+// checkText refuses a path that is not UTF-8: specifications of containers, which name what lies below it, are.
+func checkText(path, flag string) error {
+	if utf8.ValidString(path) {
+		return nil
+	}
+	return fmt.Errorf("%q is not UTF-8, so no container's specification can name it; give another %s", path, flag)
+}
 
 // ownDirectory makes a directory, or accepts one that is the agent's own and closed to others.
 func ownDirectory(path string, mode fs.FileMode) error {

@@ -46,6 +46,21 @@ func TestContainersSurvive(t *testing.T) {
 	}
 }
 
+// TestPathsSurvive: whatever their bytes are.
+func TestPathsSurvive(t *testing.T) {
+	const odd = "/b/\xff\xfe"
+	want := []Container{{ID: "0123456789ab", Name: "web", Command: []string{}, OCI: &OCI{ID: "web", Bundle: odd, Root: odd,
+		Image: "i:1", Cgroup: &Cgroup{"devices", odd}}}}
+	dir := t.TempDir()
+	if err := NewContainers(dir, boot).Save(want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := NewContainers(dir, boot).Load()
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
 // TestContainersOfAnEarlierBoot: a crash of the machine may have left any part of the file.
 func TestContainersOfAnEarlierBoot(t *testing.T) {
 	dir := t.TempDir()

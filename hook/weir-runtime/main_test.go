@@ -214,6 +214,19 @@ func TestRefusalIsSeen(t *testing.T) {
 	}
 }
 
+// What an image has in its file need not be UTF-8.
+func TestBytesOfThePreload(t *testing.T) {
+	agent := ociapitest.Start(t)
+	n := newNode(t, agent.Socket)
+	n.preload = "/image-\xff.so\n"
+	if called, stderr := n.create(asking); called != n.created() {
+		t.Errorf("called with %q, and said %q", called, stderr)
+	}
+	if got := agent.Prepared(); len(got) != 1 || got[0].Preload != n.preload {
+		t.Errorf("the agent was told %+v", got)
+	}
+}
+
 // A privileged container is shown to the agent, and starts whatever that says.
 func TestPrivilegedIsToldAndPasses(t *testing.T) {
 	agent := ociapitest.Start(t)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -102,6 +103,31 @@ func TestNoAgentAnswers(t *testing.T) {
 		if err := parseAnswer([]byte(answer), &into); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", answer, err)
 		}
+	}
+}
+
+// What is not UTF-8 arrives to the byte, and what has always been text is text.
+func TestBytesArrive(t *testing.T) {
+	const odd = "/a\xff<\x00b"
+	container := Container{ID: odd, Bundle: odd, Root: odd, Preload: odd, Name: "web", PID: 7, HasGPU: true,
+		Annotations: map[string]string{"weir/memory": "1GiB"}}
+	preload := odd
+	event, note := Event{GrantID: "0123", Bundle: odd, PID: 7, Preload: &preload}, Note{odd, oci.Grant{ID: "0123"}}
+	for _, one := range []struct{ given, got any }{
+		{&container, new(Container)}, {&event, new(Event)}, {&note, new(Note)}, {&Container{}, new(Container)}, {&Event{}, new(Event)},
+	} {
+		text, err := json.Marshal(one.given)
+		if err == nil {
+			err = json.Unmarshal(text, one.got)
+		}
+		if err != nil || !reflect.DeepEqual(one.given, one.got) {
+			t.Errorf("%+v became %+v: %v", one.given, one.got, err)
+		}
+	}
+	var read Container
+	if err := json.Unmarshal([]byte(`{"bundle":"/b","has_gpu":true,"unknown":1}`), &read); err != nil ||
+		read.Bundle != "/b" || !read.HasGPU {
+		t.Errorf("%+v, %v", read, err)
 	}
 }
 
