@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 
 	"weir/agent/control/ociapi"
 )
@@ -23,7 +24,11 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) early(w http.ResponseWriter, r *http.Request) {
-	early, err := s.node.Early(r.Context())
+	var early ociapi.Early
+	err := checkHelper(r)
+	if err == nil {
+		early, err = s.node.Early(r.Context())
+	}
 	early.SchemaVersion = SchemaVersion
 	s.answer(w, r, early, err)
 }
@@ -76,13 +81,32 @@ func (s *Server) listing(w http.ResponseWriter, r *http.Request) {
 // readFacts reads what is told of a container. Unlike limits, facts that this agent does not know may be
 // left out: a helper of another version must not keep containers from starting.
 func readFacts(r *http.Request, into any) error {
-	caller := r.Context().Value(peerKey{}).(peer)
-	if caller.pid <= 0 {
-		return fmt.Errorf("%w: the caller is in another pid namespace than the agent, so pids mean others",
-			ErrPermission)
+	if err := checkHelper(r); err != nil {
+		return err
 	}
 	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		return fmt.Errorf("%w: request: %v", ErrInvalid, err)
 	}
 	return nil
+}
+
+// checkHelper refuses a helper to which pids, and names of containers, mean others than to the agent: one above it, which
+// has no pid here, and one in a pid namespace below it.
+func checkHelper(r *http.Request) error {
+	caller := r.Context().Value(peerKey{}).(peer)
+	if caller.pid > 0 {
+		ours, err := os.Readlink("/proc/self/ns/pid")
+		if err != nil {
+			return fmt.Errorf("looking at the agent's pid namespace: %w", err)
+		}
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", caller.pid))
+		if err != nil {
+			return fmt.Errorf("%w: looking at the caller's pid namespace: %w", ErrPermission, err)
+		}
+		if theirs == ours {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the caller is in another pid namespace than the agent, where pids and containers are others "+
+		"(as in kind, or Docker in Docker); run an agent of its own there", ErrPermission)
 }

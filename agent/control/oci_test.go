@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,5 +107,43 @@ func TestHelpersOfOtherVersions(t *testing.T) {
 	}
 	if status, body := raw(t, socket, "POST", ociapi.PreparePath, `{"id":7}`); status != http.StatusBadRequest || !strings.Contains(body, "request: ") {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+// A helper in a pid namespace below the agent's, as where weir's socket is mounted into kind, tells pids that are other
+// processes' here: nothing that it tells is taken.
+func TestHelperInAnotherPIDNamespace(t *testing.T) {
+	const variable = "WEIR_TEST_CONTROL"
+	client := ociapi.Client{Socket: os.Getenv(variable)}
+	if client.Socket != "" { // the helper
+		_, prepare := client.Prepare(ociapi.Container{ID: "web", Bundle: "/b", PID: os.Getpid()})
+		_, early := client.Early()
+		_, list := client.List(ociapi.Listing{Generation: 1, Begin: true, End: true})
+		for what, err := range map[string]error{
+			"prepare": prepare, "early": early, "list": list, "missed": client.Missed(ociapi.Container{ID: "web"}),
+			"register": client.Register(ociapi.Event{GrantID: "0123", PID: os.Getpid()}),
+			"release":  client.Release(ociapi.Event{GrantID: "0123"}),
+		} {
+			var refusal *ociapi.Refusal
+			if !errors.As(err, &refusal) || !strings.Contains(refusal.Reason, "another pid namespace") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		return
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a pid namespace")
+	}
+	node := sample()
+	helper := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+	helper.Env = append(os.Environ(), variable+"="+serve(t, node))
+	helper.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if out, err := helper.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	node.Lock()
+	defer node.Unlock()
+	if len(node.Asked)+len(node.Told)+len(node.Listed) > 0 {
+		t.Errorf("it was taken: %+v, %+v, %+v", node.Asked, node.Told, node.Listed)
 	}
 }
