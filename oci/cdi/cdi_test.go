@@ -4,6 +4,7 @@ package cdi
 
 import (
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,7 +125,8 @@ func TestParseNamesTheMistake(t *testing.T) {
 		`{"cdiVersion":"0.5.0","kind":"weir/gpu","containerEdits":{"hooks":[{"hookName":"poststop","path":"/h"}]}}`: `no env of its own`,
 		`{"cdiVersion":"0.5.0","kind":"weir/gpu","containerEdits":{"hooks":[{"hookName":"poststop"}]}}`:             `without an absolute path`,
 		`{"cdiVersion":"0.5.0","kind":"weir/gpu","nonsense":1}`:                                                     `nonsense`,
-		`{`: `yaml`,
+		`{`:  `yaml`,
+		`[]`: `json: cannot unmarshal array into specs.Spec`,
 	} {
 		_, err := Parse([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -146,7 +148,9 @@ func TestList(t *testing.T) {
 		"weir-bad.json": &fstest.MapFile{Data: []byte("{")},
 	}
 	run := fstest.MapFS{"weir-a.json": file("1", "5"), "weir-b.json": file("5")}
-	got, err := List(etc, run, os.DirFS(filepath.Join(t.TempDir(), "none")))
+	etc["weir-vendor.json"] = &fstest.MapFile{Data: []byte(strings.Replace(string(file("0").Data), "weir/gpu", "vendor/gpu", 1))}
+	etc["weir-pipe.json"] = &fstest.MapFile{Mode: fs.ModeNamedPipe}
+	got, err := List(Dir{"/etc/cdi", etc}, Dir{"/run/cdi", run}, Dir{"none", os.DirFS(filepath.Join(t.TempDir(), "none"))})
 	want := []Listed{
 		{"weir/gpu=0", "weir-gpu.yaml", ""}, {"weir/gpu=1", "weir-gpu.yaml", "a later directory has it, too"},
 		{"weir/gpu=1", "weir-a.json", ""}, {"weir/gpu=5", "weir-a.json", "also in weir-b.json"},
@@ -155,7 +159,15 @@ func TestList(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if err == nil || !strings.Contains(err.Error(), "weir-bad.json: ") {
+	for _, line := range []string{
+		"/etc/cdi/weir-bad.json: yaml: line 1", "/etc/cdi/weir-pipe.json: it is no regular file",
+		`/etc/cdi/weir-vendor.json: it is of kind "vendor/gpu", which is not weir's`,
+	} {
+		if err == nil || !strings.Contains("\n"+err.Error(), "\n"+line) {
+			t.Errorf("%v\nwant a line %s", err, line)
+		}
+	}
+	if _, err := List(Dir{"/x", os.DirFS(os.Args[0])}); err == nil || err.Error() != "/x: not a directory" {
 		t.Errorf("%v", err)
 	}
 }

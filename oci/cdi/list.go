@@ -18,6 +18,8 @@ import (
 // fileBytesMax bounds what is read as a specification.
 const fileBytesMax = 4 << 20
 
+var errTooLarge = errors.New("more than 4MiB is no specification")
+
 var (
 	kindForm   = regexp.MustCompile(`^[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?$`)
 	deviceForm = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?$`)
@@ -94,37 +96,48 @@ func validateEdits(edits *specs.ContainerEdits) error {
 // Parse reads a specification, JSON or YAML, and validates it.
 func Parse(text []byte) (*specs.Spec, error) {
 	if len(text) > fileBytesMax {
-		return nil, errors.New("more than 4MiB is no specification")
+		return nil, errTooLarge
 	}
 	var spec specs.Spec
 	if err := yaml.UnmarshalStrict(text, &spec); err != nil {
-		return nil, errors.New(oneLine(err))
+		return nil, errors.New(ownWords(err))
 	}
 	return &spec, Validate(&spec)
 }
 
-// oneLine is an error's text where the parser writes several lines.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// strange are the words of the parser that say how it works, and not what is wrong.
+var strange = regexp.MustCompile(`error (?:converting|unmarshaling)[^:]*: |while decoding JSON: |Go (?:value of type|struct field) `)
+
+// ownWords is what is wrong with a text in one line, where the parser writes several.
+func ownWords(err error) string {
+	return strange.ReplaceAllString(strings.Join(strings.Fields(err.Error()), " "), "")
+}
+
+// Dir is a directory of specifications, and its path for messages.
+type Dir struct {
+	Path  string
+	Files fs.FS
+}
 
 // List gives weir's devices in directories of specifications, in the order of their precedence: of a
 // device that several directories have, the last one counts; one that is twice in a directory, none.
 // Files of others are passed over, and of weir's own those that cannot be read are in the error.
-func List(dirs ...fs.FS) ([]Listed, error) {
+func List(dirs ...Dir) ([]Listed, error) {
 	var list []Listed
 	var errs []error
 	for _, dir := range dirs {
-		files, err := fs.ReadDir(dir, ".")
+		files, err := fs.ReadDir(dir.Files, ".")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("%s: %w", dir.Path, reason(err)))
 		}
 		begin := len(list)
 		for _, file := range files {
 			if !ours(file.Name()) {
 				continue
 			}
-			found, err := listFile(dir, file.Name())
+			found, err := listFile(dir.Files, file.Name())
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", file.Name(), err))
+				errs = append(errs, fmt.Errorf("%s: %w", path.Join(dir.Path, file.Name()), err))
 			}
 			list = append(list, found...)
 		}
@@ -133,25 +146,50 @@ func List(dirs ...fs.FS) ([]Listed, error) {
 	return list, errors.Join(errs...)
 }
 
+// Names are the endings of files that container runtimes read.
+var Names = []string{".json", ".yaml"}
+
 // ours tells whether a file is one of weir's by its name, so that no other is read.
 func ours(name string) bool {
-	return strings.HasPrefix(name, "weir-") && slices.Contains([]string{".json", ".yaml"}, path.Ext(name))
+	return strings.HasPrefix(name, "weir-") && slices.Contains(Names, path.Ext(name))
 }
 
+// listFile reads one file. What is no regular one is not opened, since a pipe would be waited for.
 func listFile(dir fs.FS, name string) ([]Listed, error) {
+	info, err := fs.Stat(dir, name)
+	switch {
+	case err != nil:
+		return nil, reason(err)
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is no regular file")
+	case info.Size() > fileBytesMax:
+		return nil, errTooLarge
+	}
 	text, err := fs.ReadFile(dir, name)
 	if err != nil {
-		return nil, err
+		return nil, reason(err)
 	}
 	spec, err := Parse(text)
 	if err != nil {
 		return nil, err
+	}
+	if vendor, _, _ := strings.Cut(spec.Kind, "/"); vendor != "weir" {
+		return nil, fmt.Errorf("it is of kind %q, which is not weir's", spec.Kind)
 	}
 	var list []Listed
 	for _, device := range spec.Devices {
 		list = append(list, Listed{Name: spec.Kind + "=" + device.Name, File: name})
 	}
 	return list, nil
+}
+
+// reason is why a file could not be read, without its name, which the message has.
+func reason(err error) error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
 }
 
 // hide marks what a later directory, or a second file of the same one, takes out of use.

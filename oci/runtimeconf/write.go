@@ -5,6 +5,7 @@ package runtimeconf
 // is still as it was found; what is cut short leaves files beside it that sweep finds.
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,6 +58,18 @@ func writeAll(edits []Edit) error {
 		return err
 	}
 	return nil
+}
+
+// Write gives a file a text, in a directory that is made if it is not there.
+func Write(file File, text []byte) error {
+	sweep(file.Path)
+	if file.Text != nil && bytes.Equal(file.Text, text) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file.Path), 0o755); err != nil {
+		return fmt.Errorf("making the directory of %s: %w", file.Path, reason(err))
+	}
+	return writeAll([]Edit{{Path: file.Path, Before: file.Text, After: text, Mode: 0o644}})
 }
 
 // takeBack undoes edits that were written.

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -15,6 +17,7 @@ import (
 	"weir/agent/device"
 	"weir/oci"
 	"weir/oci/cdi"
+	"weir/oci/runtimeconf"
 )
 
 // cdiDirs are where container runtimes look for specifications; of a device in both the latter counts.
@@ -51,16 +54,57 @@ Examples:
 			if err := noPositionals(c); err != nil {
 				return err
 			}
+			output, err := outputOf(c)
+			if err != nil {
+				return err
+			}
 			text, err := generateCDI(c)
 			if err != nil {
 				return err
 			}
-			if c.String("output") == "-" {
+			if output.Path == "" {
 				_, err = c.App.Writer.Write(text)
 				return err
 			}
-			return writeCDI(c.String("output"), text)
+			// In one step, for runtimes read the directory at any time.
+			if err := runtimeconf.Write(output, text); err != nil {
+				return err
+			}
+			noteHidden(c, output.Path)
+			return nil
 		},
+	}
+}
+
+// outputOf is the file to be written; without a path that is stdout.
+func outputOf(c *cli.Context) (file runtimeconf.File, err error) {
+	if c.String("output") == "-" {
+		return file, nil
+	}
+	name, err := pathOf(c, "output")
+	if err != nil {
+		return file, err
+	}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return file, usageError("--output: %s is a directory; name a file in it, such as %s", name, filepath.Join(name, "weir-gpu.json"))
+	}
+	if !slices.Contains(cdi.Names, filepath.Ext(name)) {
+		return file, usageError("--output: container runtimes read no file with a name like %s; want one that ends with %s",
+			filepath.Base(name), strings.Join(cdi.Names, " or "))
+	}
+	return runtimeconf.Load(name)
+}
+
+// noteHidden says that devices of a file are not given, since another one has them, too.
+func noteHidden(c *cli.Context, file string) {
+	// What is wrong with other files is for list to say.
+	list, _ := cdi.List(cdi.Dir{Path: filepath.Dir(file), Files: os.DirFS(filepath.Dir(file))})
+	for _, found := range list {
+		if found.File == filepath.Base(file) && found.Hidden != "" {
+			fmt.Fprintf(c.App.ErrWriter, "note: runtimes do not give %s: %s; remove one of the files\n", printable(found.Name),
+				printable(found.Hidden))
+			return
+		}
 	}
 }
 
@@ -100,25 +144,6 @@ func generateCDI(c *cli.Context) ([]byte, error) {
 	return cdi.Encode(spec)
 }
 
-// writeCDI replaces a file in one step: runtimes read the directory at any time.
-func writeCDI(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*") // a name that runtimes pass over
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
-}
-
 func cdiListCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "list",
@@ -132,21 +157,30 @@ func cdiListCommand() *cli.Command {
 			if err := noPositionals(c); err != nil {
 				return err
 			}
-			dirs := c.StringSlice("dir")
-			if len(dirs) == 0 {
-				dirs = cdiDirs
+			paths := c.StringSlice("dir")
+			for _, path := range paths { // the usual ones need not be there, but who names one means one that is
+				if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+					return usageError("--dir: there is no directory %q", path)
+				}
 			}
-			var systems []fs.FS
-			for _, dir := range dirs {
-				systems = append(systems, os.DirFS(dir))
+			if len(paths) == 0 {
+				paths = cdiDirs
 			}
-			list, err := cdi.List(systems...)
+			var dirs []cdi.Dir
+			for _, path := range paths {
+				dirs = append(dirs, cdi.Dir{Path: path, Files: os.DirFS(path)})
+			}
+			list, err := cdi.List(dirs...)
 			for _, found := range list {
 				text := found.Name
 				if found.Hidden != "" {
 					text += "  not given: " + found.Hidden
 				}
 				fmt.Fprintln(c.App.Writer, printable(text))
+			}
+			if len(list) == 0 && err == nil {
+				fmt.Fprintf(c.App.ErrWriter, "note: weir has no devices in %s; weir cdi generate makes some\n",
+					strings.Join(paths, " and "))
 			}
 			return err
 		},
