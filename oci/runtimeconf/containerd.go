@@ -228,6 +228,11 @@ func (c *containerd) copyOf(base string, from table) (table, error) {
 		if err := c.plan.wrapper(c.setup, program); err != nil {
 			return nil, err
 		}
+		programs := map[string]string{}
+		for name := range sub(c.cri(), "containerd", "runtimes") {
+			programs[name], _ = sub(c.cri(), "containerd", "runtimes", name, "options")["BinaryName"].(string)
+		}
+		c.plan.passedOver(program, programs)
 	}
 	ours := clone(from).(table)
 	if !c.release.before(2, 0) {

@@ -71,6 +71,11 @@ func planCRIORuntime(plan *Plan, node CRIO, setup Setup, effective table) error 
 		if err := plan.wrapper(setup, program); err != nil {
 			return err
 		}
+		programs := map[string]string{}
+		for name := range sub(effective, "runtimes") {
+			programs[name], _ = sub(effective, "runtimes", name)["runtime_path"].(string)
+		}
+		plan.passedOver(program, programs)
 	}
 	ours := pruned(from)
 	ours["runtime_path"] = setup.Runtime

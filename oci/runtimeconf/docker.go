@@ -52,6 +52,11 @@ func PlanDocker(file File, setup Setup) (Plan, error) {
 			if err := plan.wrapper(setup, base.Path); err != nil {
 				return Plan{}, err
 			}
+			programs := map[string]string{}
+			for name, runtime := range now.Runtimes {
+				programs[name] = runtime.Path
+			}
+			plan.passedOver(base.Path, programs)
 		}
 		text, err = oci.Set(text, setup.Runtime, "runtimes", RuntimeName, "path")
 		if err == nil && setup.SetAsDefault {

@@ -183,6 +183,9 @@ func (m *maker) paste(c *containerd, text []byte) error {
 		more += fmt.Sprintf("\nand at the beginning of %s, weir-runtime's settings:\n\n%s", edit.Path,
 			bytes.TrimSuffix(edit.After, edit.Before))
 	}
+	for _, note := range c.plan.Notes {
+		more += "\nnote: " + note
+	}
 	return fmt.Errorf("%s is made anew by %s at every start, so nothing is written; put this %s, and restart %s with: "+
 		"%s\n\n%s%s", c.Main.Path, m.name, where, m.name, m.restart, text, more)
 }

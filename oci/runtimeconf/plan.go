@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
 )
@@ -133,6 +135,25 @@ func (p *Plan) wrapper(setup Setup, base string) error {
 	}
 	return nil
 }
+
+// passedOver notes that weir stands before a runtime which gives no GPUs, where another one, which is not the
+// default, does. programs are those of all, by their names.
+func (p *Plan) passedOver(base string, programs map[string]string) {
+	if gives(base) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		if name != RuntimeName && gives(programs[name]) {
+			p.Notes = append(p.Notes, fmt.Sprintf("weir stands before %s, the default, and not before the runtime %s: GPUs that "+
+				"are asked for by NVIDIA_VISIBLE_DEVICES only, as by NVIDIA's device plugin without CDI, are not given to "+
+				"containers of the runtime %s; for that make %s the default, and configure again", base, name, RuntimeName, name))
+			return
+		}
+	}
+}
+
+// gives tells whether a runtime's program gives containers the GPUs that their environment names.
+func gives(program string) bool { return strings.Contains(path.Base(program), "nvidia") }
 
 // What weir-runtime passes containers on to, and where it asks the agent, where nothing else is configured.
 const (

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -164,6 +165,42 @@ func edited(t *testing.T, plan Plan, path string) []byte {
 	}
 	t.Fatalf("%s is not written", path)
 	return nil
+}
+
+// Where a runtime gives GPUs by the environment and weir is not put before it, that is said.
+func TestNVIDIAPassedOver(t *testing.T) {
+	const want = "weir stands before runc, the default, and not before the runtime nvidia: "
+	node := containerdOf(t, "2.4.2", "dump24.toml", "")
+	node.Effective = append(node.Effective, `
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia]
+runtime_type = 'io.containerd.runc.v2'
+options = {BinaryName = '/usr/bin/nvidia-container-runtime'}
+`...)
+	contained, err := PlanContainerd(node, setup(ModeRuntime))
+	if err != nil {
+		t.Fatal(err)
+	}
+	docker, err := PlanDocker(File{"/d.json", []byte(`{"runtimes":{"nvidia":{"path":"nvidia-container-runtime"}}}`)}, setup(ModeRuntime))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crio, err := PlanCRIO(CRIO{DropIn: File{Path: "/x"}, Effective: []byte("[crio.runtime]\ndefault_runtime = 'runc'\n" +
+		"[crio.runtime.runtimes.runc]\n[crio.runtime.runtimes.nvidia]\nruntime_path = '/usr/bin/nvidia-container-runtime'\n")},
+		setup(ModeRuntime))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, plan := range []Plan{contained, docker, crio} {
+		if !slices.ContainsFunc(plan.Notes, func(note string) bool { return strings.HasPrefix(note, want) }) {
+			t.Errorf("%s: %q", plan.Runtime, plan.Notes)
+		}
+	}
+	_, err = PlanContainerd(Containerd{Place: made["k3s-v3"].place, Main: File{k3sConfig, []byte(rancherV3 +
+		"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\nBinaryName = 'nvidia-container-runtime'\n")}},
+		setup(ModeRuntime))
+	if err == nil || !strings.Contains(err.Error(), "\nnote: "+want) {
+		t.Errorf("%v", err)
+	}
 }
 
 // With all of a plan in its place there is nothing more to do.

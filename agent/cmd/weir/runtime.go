@@ -147,9 +147,9 @@ func notesOf(c *cli.Context, runtime string, setup runtimeconf.Setup) (notes []s
 	}
 	_, err := control.NewClient(setup.ControlSocket).Info(c.Context)
 	if errors.Is(err, control.ErrUnreachable) {
-		start := "weir agent"
+		start := "weir agent, or as a service: systemctl enable --now weir-agent"
 		if dir := filepath.Dir(setup.ControlSocket); dir != config.SystemRunDir {
-			start += " --run-dir " + dir
+			start = "weir agent --run-dir " + dir
 		}
 		notes = append(notes, "no agent answers at "+setup.ControlSocket+": containers that ask for a cap do not start "+
 			"until one runs; start it with: "+start)
