@@ -30,6 +30,16 @@ func Applies(annotation, container string) (name string, own, ok bool) {
 	return name, named, true
 }
 
+// Mentions tells whether any of the annotations is weir's, for whichever container.
+func Mentions(annotations map[string]string) bool {
+	for annotation := range annotations {
+		if strings.HasPrefix(annotation, Prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // Requests are those of the annotations that are requests of weir for the container.
 func Requests(annotations map[string]string, container string) map[string]string {
 	ours := make(map[string]string)

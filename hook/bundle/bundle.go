@@ -3,6 +3,7 @@
 package bundle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -59,9 +60,12 @@ func Open(dir, config, id string, nvidia bool) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if facts.Name == "" {
-		facts.Name = id
+	if facts.Name == "" && (facts.HasGPU || oci.Mentions(facts.Annotations)) {
+		var image string
+		facts.Name, image = told(dir, id, spec)
+		facts.Image = cmp.Or(facts.Image, image)
 	}
+	facts.Name = cmp.Or(facts.Name, id)
 	if facts.Namespace == "" {
 		// It is in the path of containerd's bundles and nowhere else.
 		key, _ := ociapi.KeyOf(dir)

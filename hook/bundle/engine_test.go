@@ -1,0 +1,77 @@
+package bundle
+
+// Tests of what is read of Docker's and Podman's own files.
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestNamesOfEngines(t *testing.T) {
+	const id = "7791950f40175030"
+	docker := `{"ID":"@","Name":"/web","Config":{"Image":"registry/train:2","Env":["A=b"]}}`
+	podman := `[{"id":"other","names":["else"]},{"id":"@","names":["web"],"metadata":"{\"image-name\":\"registry/train:2\"}"}]`
+	for name, test := range map[string]struct {
+		bundle, source  string // below the test's folder
+		files           map[string]string
+		wantName, image string
+	}{
+		"docker": {"task/moby/@", "root/containers/@/hostname",
+			map[string]string{"root/containers/@/config.v2.json": docker}, "web", "registry/train:2"},
+		"docker, of another": {"task/moby/@", "root/containers/@/hostname",
+			map[string]string{"root/containers/@/config.v2.json": strings.ReplaceAll(docker, `"@"`, `"x"`)}, id, ""},
+		"docker, broken": {"task/moby/@", "root/containers/@/hostname",
+			map[string]string{"root/containers/@/config.v2.json": docker[1:]}, id, ""},
+		"a directory of another": {"task/moby/@", "root/containers/x/hostname",
+			map[string]string{"root/containers/x/config.v2.json": docker}, id, ""},
+		"podman": {"root/overlay-containers/@/userdata", "run/overlay-containers/@/userdata/hostname",
+			map[string]string{"root/overlay-containers/containers.json": podman}, "web", "registry/train:2"},
+		"podman, of a container that goes with the machine": {"root/vfs-containers/@/userdata",
+			"run/vfs-containers/@/userdata/hostname", map[string]string{"root/vfs-containers/containers.json": "[]",
+				"run/vfs-containers/volatile-containers.json": podman}, "web", "registry/train:2"},
+		"podman, not listed": {"root/overlay-containers/@/userdata", "etc/hostname",
+			map[string]string{"root/overlay-containers/containers.json": `[{"id":"other","names":["else"]}]`}, id, ""},
+		"neither": {"task/default/@", "etc/hostname", nil, id, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			place := func(path string) string { return filepath.Join(dir, strings.ReplaceAll(path, "@", id)) }
+			for path, text := range test.files {
+				if err := os.MkdirAll(filepath.Dir(place(path)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(place(path), []byte(strings.ReplaceAll(text, "@", id)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The name is asked for by the annotation, too.
+			write(t, place(test.bundle), `{"root":{"path":"rootfs"},"annotations":{"weir/memory.web":"1GiB"},"mounts":[`+
+				`{"destination":"/etc/hostname","source":"`+place(test.source)+`"}]}`, nil)
+			b, err := Open(place(test.bundle), id, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Facts.Name != test.wantName || b.Facts.Image != test.image || b.Asks() != (test.wantName == "web") {
+				t.Errorf("name %q, image %q, asks: %t", b.Facts.Name, b.Facts.Image, b.Asks())
+			}
+		})
+	}
+}
+
+// What the specification says of itself is not looked for anywhere else.
+func TestSpecificationNamesFirst(t *testing.T) {
+	const id = "7791950f40175030"
+	dir := t.TempDir()
+	bundle := filepath.Join(dir, "overlay-containers", id, "userdata")
+	write(t, bundle, `{"root":{"path":"rootfs"},"annotations":{"weir/memory":"1GiB",`+
+		`"io.kubernetes.cri.container-name":"main","io.kubernetes.cri.image-name":"a"}}`, nil)
+	list := `[{"id":"` + id + `","names":["web"],"metadata":"{\"image-name\":\"b\"}"}]`
+	if err := os.WriteFile(filepath.Join(dir, "overlay-containers/containers.json"), []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := Open(bundle, id, false); err != nil || b.Facts.Name != "main" || b.Facts.Image != "a" {
+		t.Errorf("%v, %+v", err, b)
+	}
+}
