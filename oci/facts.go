@@ -65,6 +65,7 @@ type Parts struct {
 	Root        struct{ Path string }
 	Process     struct{ Env []string }
 	Mounts      []Mount
+	Hooks       struct{ Prestart []Hook }
 	Linux       struct {
 		Devices     []Node
 		Resources   struct{ Devices []Rule }
@@ -106,7 +107,8 @@ func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 			facts.PreloadSource = m.Source
 		}
 	}
-	facts.HasGPU = facts.HasGPU || nvidiaRuntime && slices.ContainsFunc(s.Process.Env, asksNVIDIA)
+	byVariable := nvidiaRuntime || slices.ContainsFunc(s.Hooks.Prestart, givesNVIDIA)
+	facts.HasGPU = facts.HasGPU || byVariable && slices.ContainsFunc(s.Process.Env, asksNVIDIA)
 	return facts
 }
 
@@ -116,6 +118,11 @@ func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 func (f *Facts) IsSandbox(id string) bool {
 	return f.Sandbox && !f.HasGPU && !f.AllDevices && (f.SandboxID == id || !Asks(f.Annotations, cmp.Or(f.Name, id)))
 }
+
+// nvidiaHooks are the programs that give GPUs by the environment, as a hook: of them Docker makes `--gpus`.
+var nvidiaHooks = []string{"nvidia-container-runtime-hook", "nvidia-container-toolkit"}
+
+func givesNVIDIA(h Hook) bool { return slices.Contains(nvidiaHooks, path.Base(h.Path)) }
 
 // ofBefore tells a merged file that an earlier edit of the specification has mounted, and which is
 // gone: a bundle may be started again.

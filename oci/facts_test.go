@@ -57,6 +57,9 @@ func TestHasGPU(t *testing.T) {
 		{`{"mounts":[{"destination":"/dev/card","source":"/dev/nvidia0"}]}`, false, true},
 		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=all"]}}`, false, false},
 		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=all"]}}`, true, true},
+		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"]},"hooks":{"prestart":[{"path":"/usr/bin/nvidia-container-runtime-hook"}]}}`,
+			false, true},
+		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"]},"hooks":{"prestart":[{"path":"/usr/bin/other"}]}}`, false, false},
 		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=void","NVIDIA_VISIBLE_DEVICES=","X=1"]}}`, true, false},
 	} {
 		got, err := Look([]byte(test.spec), test.nvidia)
