@@ -97,8 +97,10 @@ type Podman struct {
 	Base   string // the path of the OCI runtime that it uses: `podman info` has it
 	// DefaultName is that runtime's name.
 	DefaultName string
-	HooksDir    string
-	Hooks       []File
+	// Config are the files of its configuration in the order in which it reads them.
+	Config   []File
+	HooksDir string
+	Hooks    []File
 }
 
 // PlanPodman plans what makes Podman use weir. It has no daemon, so nothing is to be restarted.
@@ -128,7 +130,13 @@ func PlanPodman(node Podman, setup Setup) (Plan, error) {
 		plan.add(node.DropIn, text)
 		return plan, nil
 	case ModeHooks:
-		return plan, plan.hooks(node.HooksDir, node.Hooks, setup)
+		if err := plan.hooks(node.HooksDir, node.Hooks, setup); err != nil {
+			return Plan{}, err
+		}
+		if err := plan.readHooks(node); err != nil {
+			return Plan{}, err
+		}
+		return plan, nil
 	case ModeCDI:
 		plan.Notes = append(plan.Notes, "Podman already reads CDI specifications; weir cdi generate makes weir's")
 		return plan, nil

@@ -297,6 +297,10 @@ func TestRefusals(t *testing.T) {
 		`CRI-O's configuration has no runtime`: func() (Plan, error) { return PlanCRIO(CRIO{}, setup(ModeRuntime)) },
 		`podman has no mode "nri"`:             func() (Plan, error) { return PlanPodman(Podman{}, setup(ModeNRI)) },
 		`which OCI runtime Podman uses`:        func() (Plan, error) { return PlanPodman(Podman{}, setup(ModeRuntime)) },
+		"z.conf sets hooks_dir": func() (Plan, error) {
+			return PlanPodman(podmanWith("/etc/c.d/z.conf", `engine.hooks_dir = ["/a"]`), setup(ModeHooks))
+		},
+		"a.conf:1": func() (Plan, error) { return PlanPodman(podmanWith("/etc/c.d/a.conf", `engine =`), setup(ModeHooks)) },
 	} {
 		plan, err := make()
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -304,6 +308,39 @@ func TestRefusals(t *testing.T) {
 		}
 		if len(plan.Edits) > 0 {
 			t.Errorf("%s: something is to be written: %s", want, plan.Diff())
+		}
+	}
+}
+
+func podmanWith(config, text string) Podman {
+	return Podman{DropIn: File{Path: "/etc/c.d/w.conf", Text: []byte("# ours")}, HooksDir: "/etc/hooks.d",
+		Config: []File{{Path: config, Text: []byte(text)}, {Path: "/etc/c.d/w.conf", Text: []byte("x = ")}}}
+}
+
+// Podman looks for hooks where it did before, and in weir's directory, too.
+func TestPodmanReadsHooks(t *testing.T) {
+	const none = "# ours"
+	for text, want := range map[string]string{
+		"":                                     `hooks_dir = ['/usr/share/containers/oci/hooks.d', '/etc/hooks.d']`,
+		`[engine]` + "\n" + `runtime = "runc"`: `hooks_dir = ['/usr/share/containers/oci/hooks.d', '/etc/hooks.d']`,
+		`engine.hooks_dir = ["/a", "/b"]`:      `hooks_dir = ['/a', '/b', '/etc/hooks.d']`,
+		`engine.hooks_dir = ["/a", {append=true}]`: `hooks_dir = ['/usr/share/containers/oci/hooks.d', '/a', ` +
+			`'/etc/hooks.d']`,
+		`engine.hooks_dir = ["/etc/hooks.d", "/a"]`: none,
+	} {
+		plan, err := PlanPodman(podmanWith("/etc/c.d/a.conf", text), setup(ModeHooks))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		got := none
+		for _, edit := range plan.Edits {
+			if edit.Path == "/etc/c.d/w.conf" {
+				got = string(edit.After)
+			}
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: it becomes\n%s", text, got)
 		}
 	}
 }

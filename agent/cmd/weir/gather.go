@@ -32,7 +32,7 @@ var madeConfigs = []string{
 	"/var/snap/microk8s/current/args/containerd.toml",
 }
 
-// hooksDir is where CRI-O and Podman look for hooks of the machine's own.
+// hooksDir is where CRI-O looks for hooks of the machine's own, and Podman if it is told to.
 const hooksDir = "/etc/containers/oci/hooks.d"
 
 // gather plans the configuration of a runtime from what is there.
@@ -232,7 +232,27 @@ func gatherPodman(dropIn string, setup runtimeconf.Setup) (plan runtimeconf.Plan
 	if node.Hooks, err = loadHooks(node.HooksDir); err != nil {
 		return plan, err
 	}
+	if node.Config, err = podmanConfig(); err != nil {
+		return plan, err
+	}
 	return runtimeconf.PlanPodman(node, setup)
+}
+
+// podmanConfig reads the files of Podman's configuration.
+func podmanConfig() (files []runtimeconf.File, err error) {
+	names := []string{"/usr/share/containers/containers.conf", "/etc/containers/containers.conf"}
+	dropIns, err := filepath.Glob("/etc/containers/containers.conf.d/*.conf") // in the order of their names
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append(names, dropIns...) {
+		text, err := os.ReadFile(name) // a link to elsewhere is as good, as none is written
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		files = append(files, runtimeconf.File{Path: name, Text: text})
+	}
+	return files, nil
 }
 
 // loadHooks reads weir's files of a directory of hooks.
