@@ -58,7 +58,7 @@ func (s stage) notStarted(wish node.Wish, words string) {
 	p := s.s.Container(wish).Start()
 	code, _ := p.Wait(time.Minute)
 	s.n.Eventually(func() string {
-		if said := p.Stderr(); code != 1 || !strings.Contains(said, words) {
+		if said := p.Stderr(); code == 0 || !strings.Contains(said, words) {
 			return fmt.Sprintf("%s: code %d, and it said %q, want %q", wish.Name, code, said, words)
 		}
 		return ""

@@ -106,7 +106,7 @@ func refused(t *testing.T, n *node.Node, s node.Starter, wish node.Wish, words s
 	code, _ := p.Wait(time.Minute)
 	n.Eventually(func() string {
 		for line := range strings.Lines(p.Stderr()) {
-			if code == 1 && strings.Contains(line, "weir: container "+wish.Name) && strings.Contains(line, words) {
+			if code != 0 && strings.Contains(line, "weir: container "+wish.Name) && strings.Contains(line, words) {
 				return ""
 			}
 		}

@@ -142,16 +142,23 @@ func (c *ctrContainer) Touched() bool { return c.daemon.touched(ctrNamespace, c.
 // that all containers have do that later.
 func (d *Daemon) touched(namespace, id string) bool {
 	d.t.Helper()
-	read := func(path string) string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		return string(text)
-	}
 	bundle := d.Bundle(namespace, id)
-	mounts := read("/proc/" + read(bundle+"/init.pid") + "/mountinfo")
-	return strings.Contains(mounts, oci.SocketPlace) || strings.Contains(read(bundle+"/config.json"), oci.SocketPlace)
+	return touched(d.t, bundle+"/config.json", read(d.t, bundle+"/init.pid"))
+}
+
+func touched(t testing.TB, specification, pid string) bool {
+	t.Helper()
+	mounts := read(t, "/proc/"+pid+"/mountinfo")
+	return strings.Contains(mounts, oci.SocketPlace) || strings.Contains(read(t, specification), oci.SocketPlace)
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // Bundle is the folder of a running container's bundle.

@@ -175,13 +175,13 @@ func (d *Daemon) Ctr(arguments ...string) node.Output {
 // MustCtr is Ctr for a call that has to succeed; it returns what was printed.
 func (d *Daemon) MustCtr(arguments ...string) string {
 	d.t.Helper()
-	return d.must("ctr", arguments, d.Ctr(arguments...))
+	return must(d.t, "ctr", arguments, d.Ctr(arguments...))
 }
 
-func (d *Daemon) must(program string, arguments []string, out node.Output) string {
-	d.t.Helper()
+func must(t testing.TB, program string, arguments []string, out node.Output) string {
+	t.Helper()
 	if out.Code != 0 {
-		d.t.Fatalf("%s %s: exit %d\n%s%s", program, strings.Join(arguments, " "), out.Code, out.Stdout, out.Stderr)
+		t.Fatalf("%s %s: exit %d\n%s%s", program, strings.Join(arguments, " "), out.Code, out.Stdout, out.Stderr)
 	}
 	return out.Stdout
 }
@@ -200,7 +200,7 @@ func (d *Daemon) crictl(arguments []string) []string {
 // MustCrictl is Crictl for a call that has to succeed; it returns what was printed, less white space around it.
 func (d *Daemon) MustCrictl(arguments ...string) string {
 	d.t.Helper()
-	return strings.TrimSpace(d.must("crictl", arguments, d.Crictl(arguments...)))
+	return strings.TrimSpace(must(d.t, "crictl", arguments, d.Crictl(arguments...)))
 }
 
 // Runtime is `weir runtime VERB` about this containerd, as its user would type it.

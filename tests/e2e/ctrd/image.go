@@ -41,30 +41,39 @@ var links = map[string]string{
 	"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "usr/bin/sh": "dash",
 }
 
-// image is the name of an image whose programs run as a user, which the daemon has in every namespace that tests use once this returns.
-func (d *Daemon) image(wish node.Image, user int) string {
-	d.t.Helper()
-	archive, name := d.archive(wish, user)
-	d.images.mu.Lock()
-	defer d.images.mu.Unlock()
-	if d.images.known[name] {
+// load is the name of an image whose programs run as a user, which is there once this returns: take brings it in, from
+// a file, if it is not there yet.
+func (i *images) load(s *scene, wish node.Image, user int, take func(file, name string)) string {
+	s.t.Helper()
+	archive, name := s.archive(wish, user)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.known[name] {
 		return name
 	}
-	file := d.file("image.tar")
+	file := filepath.Join(s.Node.Dir, "image.tar")
 	if err := os.WriteFile(file, archive, 0o644); err != nil {
-		d.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	for _, namespace := range []string{ctrNamespace, criNamespace} {
-		d.MustCtr("--namespace", namespace, "images", "import", file)
-	}
-	d.Node.Eventually(func() string {
-		if out := d.Crictl("inspecti", "-q", name); out.Code != 0 {
-			return "the CRI does not see the image: " + out.Stderr
-		}
-		return ""
-	})
-	d.images.known[name] = true
+	take(file, name)
+	i.known[name] = true
 	return name
+}
+
+// image is the name of an image that the daemon has in every namespace that tests use once this returns.
+func (d *Daemon) image(wish node.Image, user int) string {
+	d.t.Helper()
+	return d.images.load(&d.scene, wish, user, func(file, name string) {
+		for _, namespace := range []string{ctrNamespace, criNamespace} {
+			d.MustCtr("--namespace", namespace, "images", "import", file)
+		}
+		d.Node.Eventually(func() string {
+			if out := d.Crictl("inspecti", "-q", name); out.Code != 0 {
+				return "the CRI does not see the image: " + out.Stderr
+			}
+			return ""
+		})
+	})
 }
 
 // archive makes a docker archive and gives it a name by its content.

@@ -1,0 +1,36 @@
+package cases
+
+// Rows C again, with Docker and Podman.
+
+import (
+	"testing"
+
+	"weir/tests/e2e/ctrd"
+	"weir/tests/e2e/node"
+)
+
+func TestDockerRows(t *testing.T) {
+	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
+	d := ctrd.StartDocker(t, n, ctrd.DockerOptions{Configure: []string{}})
+	if !d.Annotates() {
+		t.Skip("Docker before 24 has no annotations")
+	}
+	play(t, "docker", n, ctrd.DockerStarter{Docker: d}, nil)
+}
+
+func TestPodmanRows(t *testing.T) {
+	for mode, flags := range map[string][]string{"runtime": {"--runtime", "weir"}, "hooks": nil} {
+		t.Run(mode, func(t *testing.T) {
+			n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
+			p := ctrd.StartPodman(t, n, "crun")
+			if out := p.Runtime("configure", "--mode", mode); out.Code != 0 {
+				t.Fatal(out.Stderr)
+			}
+			only := hookRows
+			if mode == "runtime" {
+				only = nil
+			}
+			play(t, "podman", n, ctrd.PodmanStarter{Podman: p, Flags: flags}, only)
+		})
+	}
+}

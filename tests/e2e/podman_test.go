@@ -1,0 +1,122 @@
+package e2e
+
+// Podman, in each way in which it can be made to use weir. It has no daemon: what is configured holds at once, and
+// nobody has to be restarted.
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/tests/e2e/ctrd"
+	"weir/tests/e2e/node"
+)
+
+func TestPodman(t *testing.T) {
+	for _, way := range []struct {
+		mode, name string
+		configure  []string
+		starter    ctrd.PodmanStarter
+	}{
+		{"runtime", "runtime", nil, ctrd.PodmanStarter{Flags: []string{"--runtime", "weir"}}},
+		{"runtime", "default", []string{"--set-as-default"}, ctrd.PodmanStarter{}},
+		{"hooks", "hooks", nil, ctrd.PodmanStarter{}},
+		{"cdi", "cdi", nil, ctrd.PodmanStarter{More: []string{"--device", "weir/gpu=0"}}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			n := node.Start(t, node.Options{Machine: node.Machine("16GiB", "1MiB")})
+			p := ctrd.StartPodman(t, n, "crun")
+			before := files(t, p.Etc(""))
+			if out := p.Runtime("configure", append([]string{"--mode", way.mode}, way.configure...)...); out.Code != 0 {
+				t.Fatal(out.Stderr)
+			}
+			if way.mode == "cdi" {
+				n.MustWeir("cdi", "generate", "--output", p.Etc("cdi/weir-gpu.json"))
+			}
+			part := func(name string, test func(*testing.T, *node.Node, ctrd.PodmanStarter)) {
+				t.Run(name, func(t *testing.T) {
+					view := way.starter
+					view.Podman = p.For(t)
+					test(t, view.Podman.Node, view)
+				})
+			}
+			asks := node.Wish{Name: "web", Annotations: memory("48MiB")}
+			part("two-caps", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { twoCaps(t, n, s) })
+			part("bad-input", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { badInput(t, n, s) })
+			part("exec", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { untouchedBeside(t, n, s, asks) })
+			part("names", podmanNames)
+			part("many", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { manyOfEngine(t, n, s, asks) })
+			part("started-again", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) {
+				startedAgain(t, n, s, asks, func(name string) {
+					s.Podman.MustPodman(append(s.Flags[:len(s.Flags):len(s.Flags)], "restart", "--time", "0", name)...)
+				})
+			})
+			if way.mode != "cdi" {
+				part("unconfigure", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { podmanUnconfigured(t, n, s, before) })
+			}
+		})
+	}
+}
+
+// Podman has told neither name nor image, by which an annotation and a rule are for this container.
+func podmanNames(t *testing.T, n *node.Node, s ctrd.PodmanStarter) {
+	n.Configure("[[containers]]\nimage = \"weir.test/*\"\nmemory = \"48MiB\"\n")
+	p := s.Container(node.Wish{Name: "by-name", Annotations: map[string]string{"weir/weight.by-name": "2"}}).Puppet()
+	p.OK("init")
+	if code := p.Code("alloc %d", 64*mib); code != outOfMemory {
+		t.Errorf("over the cap of the rule: code %d, want 2 (out of memory)", code)
+	}
+	if shown := n.Container("by-name"); shown.Image != "weir.test/base:1" || !shown.Enforced || len(shown.RuntimeID) != 64 {
+		t.Errorf("%+v", shown)
+	}
+	n.Configure("")
+}
+
+// unconfigure is refused while a container runs under weir, and then puts back every file.
+func podmanUnconfigured(t *testing.T, n *node.Node, s ctrd.PodmanStarter, before map[string]string) {
+	p := s.Podman
+	c := s.Container(node.Wish{Name: "runs", Annotations: memory("48MiB")}).Start()
+	n.AsInnerPuppet(c).OK("init")
+	if out := p.Runtime("unconfigure"); out.Code != 1 || !strings.Contains(out.Stderr, "container runs runs under weir") {
+		t.Errorf("exit %d: %s", out.Code, out.Stderr)
+	}
+	if code, _ := c.Wait(time.Minute); code != 0 {
+		t.Errorf("code %d: %s", code, c.Stderr())
+	}
+	nothingLeft(t, n)
+	if out := p.Runtime("unconfigure"); out.Code != 0 {
+		t.Fatal(out.Stderr)
+	}
+	after := files(t, p.Etc(""))
+	for name, text := range before {
+		if after[name] != text {
+			t.Errorf("%s was %q, and is %q", name, text, after[name])
+		}
+		delete(after, name)
+	}
+	if len(after) > 0 {
+		t.Errorf("left is %q", after)
+	}
+}
+
+// files are all that lie below a directory, and what is in them.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			all[path] = entry.Type().String()
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
