@@ -19,9 +19,9 @@ var sizeForm = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(?:([kmgtpKMGTP])[iI]
 // sizeCharsMax bounds what the exact arithmetic below is fed.
 const sizeCharsMax = 64
 
-const sizeWanted = "want a size such as 8GiB, 512M, or a number of bytes"
+const sizeWanted = "want a size such as 8GiB, 512M, 64MB, or a number of bytes (K, M, G, T and P are powers of 1024)"
 
-// ParseSize reads a size in bytes: `8GiB`, `8Gi`, `8G`, `8g`, `1.5GiB` or a plain number of bytes.
+// ParseSize reads a size in bytes: `8GiB`, `8Gi`, `8GB`, `8G`, `8 g`, `1.5GiB` or a plain number of bytes.
 // It is exact, and refuses what is negative, empty, not a whole number of bytes, or 8EiB and more.
 func ParseSize(text string) (int64, error) {
 	if text == "" {

@@ -62,12 +62,11 @@ func Describe(c Container) (listed ociapi.Listed, ok bool) {
 		HasGPU:       facts.HasGPU,
 		AllDevices:   facts.AllDevices,
 	}
-	asks := maps.Clone(facts.Annotations)
-	maps.DeleteFunc(asks, func(annotation, _ string) bool {
-		_, _, ours := oci.Applies(annotation, first(listed.Name, c.ID))
-		return !ours
-	})
-	listed.Asks = bounded(asks, asksBytes)
+	facts.Name = first(listed.Name, c.ID)
+	listed.Asks = bounded(facts.Requests(), asksBytes)
+	if facts.InPod() {
+		listed.Others = few(oci.Strangers(facts.Annotations, facts.Name), asksBytes)
+	}
 	if c.Task != nil {
 		listed.PID, listed.Running = c.Task.PID, c.Task.Running
 	}
@@ -103,6 +102,17 @@ func bounded(texts map[string]string, bytesMax int) map[string]string {
 			kept = make(map[string]string)
 		}
 		kept[name], sum = texts[name], sum+size
+	}
+	return kept
+}
+
+// few are the first of some texts that are within the bounds; nil is none.
+func few(texts []string, bytesMax int) (kept []string) {
+	for _, text := range texts {
+		if bytesMax -= len(text); bytesMax < 0 || len(text) > labelBytesMax || len(kept) == labelsMax {
+			break
+		}
+		kept = append(kept, text)
 	}
 	return kept
 }

@@ -31,7 +31,7 @@ func TestDescribe(t *testing.T) {
 			ociapi.Listed{Key: ociapi.Key{Namespace: "k8s.io", ID: "f00"}, Name: "main", PodNamespace: "team-a", Pod: "web-0",
 				PodUID: "u-1", Image: "web:1", Created: created, PID: 7, Running: true, HasGPU: true,
 				Labels: map[string]string{"io.cri-containerd.kind": "container", "maintainer": "eva"},
-				Asks:   map[string]string{"weir/memory": "1GiB"}},
+				Asks:   map[string]string{"weir/memory": "1GiB"}, Others: []string{"weir/memory.other"}},
 		},
 		"of ctr": {
 			Container{Key: ociapi.Key{Namespace: "default", ID: "box"}, Image: "docker.io/library/box:1", Spec: []byte(`{}`)},
@@ -41,7 +41,7 @@ func TestDescribe(t *testing.T) {
 			Container{Key: ociapi.Key{Namespace: "default", ID: "abc"},
 				Spec: []byte(`{"annotations":{"nerdctl/name":"db","weir/memory.db":"1GiB","weir/memory.abc":"2GiB"}}`), Task: &Task{PID: 9}},
 			ociapi.Listed{Key: ociapi.Key{Namespace: "default", ID: "abc"}, Name: "db", PID: 9,
-				Asks: map[string]string{"weir/memory.db": "1GiB"}},
+				Asks: map[string]string{"weir/memory.abc": "2GiB", "weir/memory.db": "1GiB"}},
 		},
 		"of a damaged specification": {
 			Container{Key: ociapi.Key{Namespace: "default", ID: "x"}, Spec: []byte(`{"a`), Task: &Task{9, true}},

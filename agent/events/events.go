@@ -25,7 +25,7 @@ const Capacity = 4096
 const repeatWithin = time.Minute
 
 // repeatable are the types of what a program can do again and again.
-var repeatable = []string{"denied", "driver-oom", "refused", "incompatible"}
+var repeatable = []string{"denied", "driver-oom", "refused", "start-refused", "incompatible"}
 
 // same is what two events have in common that are one.
 type same struct {

@@ -155,6 +155,17 @@ func TestRepetitions(t *testing.T) {
 	}
 }
 
+// A container that a runtime starts again and again, and that is refused each time, does not fill the log.
+func TestRefusedStartsAreCounted(t *testing.T) {
+	l := New(100, clock)
+	for range 1000 {
+		l.Add(control.Event{Type: "start-refused", Container: "c", Message: "not started: x"})
+	}
+	if got := l.Since(0); len(got) != 10 || got[9].Count != 1000 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // However much is different, what is remembered of it is bounded.
 func TestRepetitionsAreBounded(t *testing.T) {
 	l := New(10, clock)

@@ -89,6 +89,7 @@ type Node struct {
 	containers map[string]*container
 	passes     map[ociapi.Key]*pass // of containers that the runtime has not told the end of
 	uncapped   map[ociapi.Key]uncapped
+	pods       pods
 	stopping   bool
 }
 
@@ -105,6 +106,7 @@ func New(opts Options) (*Node, error) {
 		containers: make(map[string]*container),
 		listed:     newListed(),
 		passes:     make(map[ociapi.Key]*pass),
+		pods:       make(pods),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.exits = newExits(n)

@@ -25,6 +25,7 @@ func (n *Node) rounds(ctx context.Context) {
 		case <-inspect.C:
 			n.inspect()
 			n.dropUnstarted()
+			n.tellMisnamed()
 		}
 	}
 }

@@ -32,7 +32,8 @@ const startWait = 2 * time.Minute
 // Prepare decides what becomes of a container that is about to start, and makes what it is granted. Of
 // one with a pid the first process is there already, and is registered. Asking the same again about
 // the same bundle gives the same grant.
-func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (ociapi.Prepared, error) {
+func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (_ ociapi.Prepared, err error) {
+	defer func() { n.tellRefused(&asked, err) }()
 	if err := n.checkRuntime(asked); err != nil {
 		return ociapi.Prepared{}, err
 	}
@@ -132,6 +133,10 @@ func (n *Node) checkHook() error {
 // decide applies the configuration to what is asked. A refusal is an error for the user.
 func (n *Node) decide(asked ociapi.Container) (policy.Decision, error) {
 	request, err := annotation.Parse(asked.Annotations, asked.Name)
+	// Those who ask leave out what names other containers of a pod: what is left is a mistake.
+	if err == nil {
+		err = annotation.Misnamed(asked.Annotations, asked.Name)
+	}
 	if err != nil {
 		return policy.Decision{}, fmt.Errorf("%w: %w", control.ErrInvalid, err)
 	}

@@ -203,16 +203,20 @@ func TestPrepareRefuses(t *testing.T) {
 	unasked.Annotations, unasked.HasGPU = nil, true
 	relative := asking("web", "1GiB")
 	relative.Bundle = "bundle"
+	misnamed := asking("web", "1GiB")
+	misnamed.Annotations["weir/memory.wbe"] = "2GiB"
 	for want, asked := range map[string]ociapi.Container{
 		`annotation "weir/memory": "x" is not a size`:   asking("web", "x"),
 		`weir/memory: 9GiB is over the ceiling of 8GiB`: asking("web", "9GiB"),
 		`unasked_gpu = "refuse"`:                        unasked,
 		"want absolute paths":                           relative,
 		"a container without id":                        {Bundle: "/b", Root: "/r"},
+		`there is no container "wbe"`:                   misnamed,
 	} {
 		if _, err := b.Prepare(t.Context(), asked); !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+		b.wantEvent("start-refused", "not started: ", want)
 	}
 	nothing := asking("web", "")
 	nothing.Annotations = nil

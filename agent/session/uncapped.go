@@ -52,6 +52,7 @@ func (n *Node) Listing(_ context.Context, m ociapi.Listing) (again bool, err err
 			"again: caps hold on; images of new containers, and those that have no cap, are not known: " + m.Lost})
 	}
 	n.catchUp()
+	n.tellMisnamed()
 	return false, nil
 }
 
@@ -90,6 +91,7 @@ func (n *Node) follow() (removed []*container) {
 	}
 	n.forgetPasses(all)
 	n.findUncapped(all, ours, inits)
+	n.pods.see(all, n.opts.Now())
 	return removed
 }
 

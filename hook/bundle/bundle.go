@@ -95,7 +95,7 @@ func readSpec(path string) ([]byte, error) {
 }
 
 // Asks tells whether the container asks anything of weir.
-func (b *Bundle) Asks() bool { return oci.Asks(b.Facts.Annotations, b.Facts.Name) }
+func (b *Bundle) Asks() bool { return b.Facts.Asks() }
 
 // Concerns tells whether weir has anything to do with the container: others are never touched.
 func (b *Bundle) Concerns() bool {
@@ -112,7 +112,7 @@ func (b *Bundle) Request() (ociapi.Container, error) {
 	request := ociapi.Container{
 		ID: b.id, Bundle: b.Dir, Name: b.Facts.Name, Namespace: b.Facts.Namespace, Pod: b.Facts.Pod,
 		PodUID: b.Facts.PodUID, Image: b.Facts.Image, HasGPU: b.Facts.HasGPU, AllDevices: b.Facts.AllDevices, Root: root,
-		Annotations: oci.Requests(b.Facts.Annotations, b.Facts.Name),
+		Annotations: b.Facts.Requests(),
 	}
 	image, err := rootfs.Open(root)
 	if err != nil {

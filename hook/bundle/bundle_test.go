@@ -38,7 +38,7 @@ func write(t *testing.T, dir, spec string, files map[string]string) {
 
 func TestRequest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "io.containerd.runtime.v2.task", "default", "web")
-	write(t, dir, `{"root":{"path":"rootfs"},"annotations":{"weir/memory":"1GiB","weir/memory.db":"x","weir/injected":"y","a":"b"}}`,
+	write(t, dir, `{"root":{"path":"rootfs"},"annotations":{"weir/memory":"1GiB","weir/injected":"y","a":"b"}}`,
 		map[string]string{"etc/ld.so.preload": "/a.so\n"})
 	b, err := Open(dir, "", "web", false)
 	if err != nil {
@@ -97,7 +97,9 @@ func TestPreload(t *testing.T) {
 func TestConcerns(t *testing.T) {
 	for spec, want := range map[string]bool{
 		`{}`: false,
-		`{"annotations":{"weir/memory.other":"1GiB","weir/injected":"x"}}`:                                                         false,
+		`{"annotations":{"weir/memory.other":"1GiB"}}`:                                                                             true, // a mistake
+		`{"annotations":{"weir/injected":"x"}}`:                                                                                    false,
+		`{"annotations":{"weir/memory.other":"1GiB","io.kubernetes.cri.container-type":"container"}}`:                              false,
 		`{"annotations":{"weir/memory.web":"1GiB"}}`:                                                                               true,
 		`{"annotations":{"weir/memroy":"1GiB"}}`:                                                                                   true,
 		`{"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`:                                                                          true,
@@ -105,7 +107,7 @@ func TestConcerns(t *testing.T) {
 		`{"annotations":{"weir/memory":"1GiB","io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-id":"web"}}`: false,
 		`{"linux":{"resources":{"devices":[{"allow":true,"access":"rwm"}]}}}`:                                                      true,
 		`{"annotations":{"weir/memory.web":"1GiB","io.kubernetes.cri.container-name":"db"}}`:                                       false,
-		`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=all"]},"annotations":{"weir/memory.other":"1GiB","x/y":"1"}}`:                  false,
+		`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=all"]},"annotations":{"x/memory.other":"1GiB","x/y":"1"}}`:                     false,
 	} {
 		dir := t.TempDir()
 		write(t, dir, spec, nil)

@@ -106,6 +106,19 @@ func Parse(annotations map[string]string, container string) (Request, error) {
 	return request, nil
 }
 
+// Misnamed finds an annotation that names another container than the only one there is. Its error is an
+// *Error.
+func Misnamed(annotations map[string]string, container string) error {
+	strangers := oci.Strangers(annotations, container)
+	if len(strangers) == 0 {
+		return nil
+	}
+	annotation, of := strangers[0], oci.NamedBy(strangers[0])
+	plain := strings.TrimSuffix(annotation, "."+of)
+	return &Error{annotation, fmt.Sprintf("there is no container %.70q: this one is %.70q, and in no pod; accepted: %.70s, "+
+		"or %.70[3]s.%[2]s", of, container, plain)}
+}
+
 // contradiction finds two annotations that cannot both be had, and names the one to change.
 func (r *Request) contradiction() (string, error) {
 	named := len(r.GPUs) > 0 && r.GPUs[0] != Auto

@@ -76,7 +76,7 @@ func TestParseNamesTheMistake(t *testing.T) {
 		{"weir/memory", "9000P", `is too large`},
 		{"weir/memory-min", "1.5", `"1.5" is not a whole number of bytes: want a size such as 8GiB`},
 		{"weir/memory-max", "x", `not a size`},
-		{"weir/swap", "no", `"no" is not a size: want a size such as 8GiB, 512M, or a number of bytes, or off`},
+		{"weir/swap", "no", `"no" is not a size: want a size such as 8GiB, 512M, 64MB, or a number of bytes (K, M, G, T and P are powers of 1024), or off`},
 		{"weir/weight", "", `it is empty: want a number above 0`},
 		{"weir/weight", "0", `"0" is no weight: want a number above 0`},
 		{"weir/weight", "NaN", `no weight`}, {"weir/weight", "1e3", `no weight`},
@@ -134,6 +134,40 @@ func TestParseOfBadValues(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), said.String()); diff != "" {
 		t.Errorf("%s: %s", golden, diff)
+	}
+}
+
+// What is said to be accepted is: of each kind the message about a bad value gives these examples.
+func TestParseAcceptsItsExamples(t *testing.T) {
+	sizes := []string{"8GiB", "512M", "64MB"}
+	for name, test := range map[string]struct {
+		said []string // in the message
+		too  []string // what else it describes
+	}{
+		"memory": {sizes, []string{"1", "64mb", "1.5 GiB", "2Ki", "1P", "1T", "512B"}}, "memory-min": {sizes, nil}, "memory-max": {sizes, nil},
+		"swap":   {append(sizes, "off"), []string{"0"}},
+		"weight": {[]string{"2", "0.5"}, []string{"1048576", "0.001"}}, "weight-min": {[]string{"2", "0.5"}, nil},
+		"weight-max": {[]string{"2", "0.5"}, nil},
+		"report":     {[]string{"cap", "virtual"}, nil},
+		"gpu":        {[]string{"auto", "0", "0,1", "1:0", "GPU-5a3cb7e1", "MIG-9d2e4f60"}, []string{"0, 1:0,GPU-1f2e"}},
+		"count":      {[]string{"1", "64"}, nil}, "profile": {[]string{"1g.10gb", "1g.10gb+me"}, []string{"2g.20gb+gfx", "7g.80gb"}},
+		"affinity": {nil, []string{"llama-3.1", "A_b", strings.Repeat("x", 63)}}, "task": {nil, []string{"training", "1"}},
+	} {
+		_, err := Parse(map[string]string{"weir/" + name: "?"}, "web")
+		if err == nil {
+			t.Errorf("weir/%s=? is accepted", name)
+			continue
+		}
+		for _, value := range test.said {
+			if !strings.Contains(err.Error(), value) {
+				t.Errorf("%v: it does not say %q", err, value)
+			}
+		}
+		for _, value := range append(test.said, test.too...) {
+			if _, err := Parse(map[string]string{"weir/" + name: value}, "web"); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
@@ -219,4 +253,17 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q=%q: %q", name, value, err)
 		}
 	})
+}
+
+func TestMisnamed(t *testing.T) {
+	for _, annotations := range []map[string]string{
+		nil, {"weir/memory": "1", "weir/memory.web": "1", "weir/injected": "web", "other/memory.db": "1"},
+	} {
+		if err := Misnamed(annotations, "web"); err != nil {
+			t.Errorf("%v: %v", annotations, err)
+		}
+	}
+	err := Misnamed(map[string]string{"weir/memory.wbe": "1", "weir/swap.wbe": "1", "weir/gpu": "0"}, "web")
+	checkError(t, err, "weir/memory.wbe",
+		`there is no container "wbe": this one is "web", and in no pod; accepted: weir/memory, or weir/memory.web`)
 }

@@ -78,17 +78,19 @@ func setSwap(r *Request, value string) error {
 	return nil
 }
 
+// weightWanted is what a weight may be.
+var weightWanted = fmt.Sprintf("a number above 0 and at most %d, in digits, such as 2 or 0.5", weightMax)
+
 // weight makes a setter of a share of time.
 func weight(field func(*Request) **float64) func(*Request, string) error {
-	const wanted = "a number above 0, such as 2 or 0.5"
 	return func(r *Request, value string) error {
 		if value == "" {
-			return errEmpty(wanted)
+			return errEmpty(weightWanted)
 		}
 		number, err := strconv.ParseFloat(value, 64)
 		if !numberForm.MatchString(value) || err != nil || number <= 0 || number > weightMax ||
 			math.IsNaN(number) {
-			return fmt.Errorf("%.70q is no weight: want %s, and at most %d", value, wanted, weightMax)
+			return fmt.Errorf("%.70q is no weight: want %s", value, weightWanted)
 		}
 		*field(r) = &number
 		return nil
@@ -105,7 +107,8 @@ func setReport(r *Request, value string) error {
 }
 
 func setGPUs(r *Request, value string) error {
-	const wanted = "auto, or indices or UUIDs with commas between, such as 0 or 0,1 or 1:0 or GPU-5a3c…"
+	const wanted = "auto, or indices or UUIDs (a beginning will do) with commas between, such as 0 or 0,1 or 1:0 or " +
+		"GPU-5a3cb7e1 or MIG-9d2e4f60"
 	if value == "" {
 		return errEmpty(wanted)
 	}
@@ -117,7 +120,7 @@ func setGPUs(r *Request, value string) error {
 		gpu = strings.TrimSpace(gpu)
 		switch {
 		case gpu == Auto && value != Auto:
-			return fmt.Errorf("%.70q: want auto alone, and weir/count where it is more than one", value)
+			return fmt.Errorf("%.70q: want auto alone, with weir/count for more than one, or GPUs by index or UUID", value)
 		case gpu != Auto && !indexForm.MatchString(gpu) && !uuidForm.MatchString(gpu):
 			return fmt.Errorf("%.70q is no GPU: want %s", gpu, wanted)
 		case slices.Contains(gpus, gpu):
@@ -142,7 +145,7 @@ func setCount(r *Request, value string) error {
 
 func setProfile(r *Request, value string) error {
 	if !profileForm.MatchString(value) {
-		return fmt.Errorf("%.70q is no profile of MIG instances: want one such as 1g.10gb", value)
+		return fmt.Errorf("%.70q is no profile of MIG instances: want one such as 1g.10gb or 1g.10gb+me", value)
 	}
 	r.Profile = value
 	return nil

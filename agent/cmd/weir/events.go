@@ -27,8 +27,8 @@ const (
 
 // eventTypes are those that the agent writes, in the order of the manual page.
 var eventTypes = []string{
-	"denied", "driver-oom", "caps", "runtime", "prepared", "started", "unstarted", "ending", "ended", "session-ended",
-	"refused", "left", "forked", "forged", "unenforced", "unshared", "undeclared", "incompatible", "measured",
+	"denied", "driver-oom", "caps", "runtime", "prepared", "started", "unstarted", "start-refused", "misnamed", "ending",
+	"ended", "session-ended", "refused", "left", "forked", "forged", "unenforced", "unshared", "undeclared", "incompatible", "measured",
 	"driver-limit",
 }
 

@@ -19,7 +19,7 @@ A first try, without a GPU:
   weir ps                                        # what it holds and may hold
   weir caps set a --memory 128MiB                # change its cap while it runs
 
-Sizes: 8GiB, 8Gi, 8G or a number of bytes; units are powers of 1024. Durations: 30s, 10m.
+Sizes: 8GiB, 8Gi, 8GB, 8G or a number of bytes; K to P are powers of 1024. Durations: 30s, 1h30m.
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 no permission, 5 agent unreachable,
 6 not supported here; ` + "`weir run`" + ` passes its program's.
 `

@@ -57,6 +57,8 @@ type Listed struct {
 	AllDevices bool `json:"all_devices"`
 	// Asks are weir's annotations that speak of it.
 	Asks map[string]string `json:"asks"`
+	// Others are the names of those that name another container of its pod.
+	Others []string `json:"others"`
 }
 
 // Listing is one message of a helper. All that a runtime has is told in one or several of the same

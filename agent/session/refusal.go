@@ -1,0 +1,26 @@
+package session
+
+// What is said of starts that are refused: whoever started the container is told by its runtime, and
+// whoever looks after the node by an event.
+
+import (
+	"weir/agent/control"
+	"weir/agent/control/ociapi"
+)
+
+// refusedBytesMax bounds the reason in an event.
+const refusedBytesMax = 1024
+
+// tellRefused leaves word of a container that does not start for a reason of weir's; nil is none.
+func (n *Node) tellRefused(asked *ociapi.Container, reason error) {
+	if reason == nil {
+		return
+	}
+	message := "not started: " + reason.Error()
+	if asked.Pod != "" {
+		message = "of pod " + asked.Pod + " " + message
+	}
+	message = message[:min(len(message), refusedBytesMax)]
+	n.events.Add(control.Event{Type: "start-refused", Container: nameOf(asked.Name), Namespace: asked.Namespace,
+		Message: message})
+}
