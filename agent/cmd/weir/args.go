@@ -44,8 +44,11 @@ func arrange(app *cli.App, args []string) (path, arranged []string, err error) {
 			level = command.Subcommands
 			continue
 		}
-		if help {
+		if help && len(rest) == 0 {
 			return path, withHelp(path, true), nil
+		}
+		if help && !isHelp(rest[0]) {
+			return path, nil, usageError("unexpected %q: help takes the name of a command only", rest[0])
 		}
 		flags, positionals, err := split(command, rest)
 		if err != nil {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,6 +131,43 @@ func TestDistance(t *testing.T) {
 	} {
 		if got := distance(pair[0], pair[1]); got != want {
 			t.Errorf("distance(%q, %q) = %d, want %d", pair[0], pair[1], got, want)
+		}
+	}
+}
+
+// No command passes over an argument that it does not take. Those that take some say so in their usage.
+func TestSurplusArguments(t *testing.T) {
+	needs := map[string]string{"set": "--memory=1GiB", "unset": "--memory"} // else that is the mistake
+	takesAny := func(usage string) bool { return strings.HasSuffix(usage, "...]") }
+	for _, command := range newApp(io.Discard, io.Discard).Commands {
+		for _, leaf := range leavesOf(command) {
+			line := []string{"weir", command.Name}
+			if leaf != command {
+				line = append(line, leaf.Name)
+			}
+			if takesAny(leaf.ArgsUsage) {
+				continue
+			}
+			surplus := append(slices.Clone(line), "nope")
+			if leaf.ArgsUsage != "" {
+				surplus = append(surplus, "too")
+				if flag := needs[leaf.Name]; flag != "" {
+					surplus = append(surplus, flag)
+				}
+			}
+			for _, args := range [][]string{surplus, append([]string{"weir", "help"}, append(line[1:len(line):len(line)], "nope")...)} {
+				var said strings.Builder
+				if code := execute(args, io.Discard, &said); code != exitUsage || !strings.Contains(said.String(), `"nope"`) &&
+					!strings.Contains(said.String(), "one at a time") {
+					t.Errorf("%q: exit %d, it said %q", args, code, said.String())
+				}
+			}
+		}
+	}
+	for _, args := range [][]string{{"weir", "nope"}, {"weir", "caps", "nope"}, {"weir", "help", "nope"}, {"weir", "--version", "nope"}} {
+		var said strings.Builder
+		if code := execute(args, io.Discard, &said); code != exitUsage || !strings.Contains(said.String(), `"nope"`) {
+			t.Errorf("%q: exit %d, it said %q", args, code, said.String())
 		}
 	}
 }

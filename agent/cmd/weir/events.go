@@ -65,6 +65,9 @@ Examples:
 			if err != nil {
 				return err
 			}
+			if err := filter.resolve(c.Context, agent, c.Bool("follow"), c.App.ErrWriter); err != nil {
+				return agent.explain(err)
+			}
 			f := follower{agent: agent, filter: filter, form: form, pause: followPause,
 				out: c.App.Writer, talk: c.App.ErrWriter}
 			return agent.explain(f.run(c.Context, c.Bool("follow")))
@@ -104,9 +107,41 @@ func eventFilterFrom(c *cli.Context, now time.Time) (eventFilter, error) {
 	return filter, nil
 }
 
-func (f eventFilter) wants(event control.Event) bool {
-	if f.container != "" && f.container != event.Container &&
-		f.container != event.Namespace+"/"+event.Container {
+// resolve finds out what the user calls a container by: events have names, not ids. What neither a
+// container nor an event is called is an error, or waited for.
+func (f *eventFilter) resolve(ctx context.Context, agent *connection, follow bool, talk io.Writer) error {
+	if f.container == "" {
+		return nil
+	}
+	there, missing := agent.Container(ctx, f.container)
+	if missing == nil && f.container != there.Name {
+		f.container = there.Namespace + "/" + there.Name
+	}
+	if !errors.Is(missing, control.ErrNotFound) {
+		if errors.Is(missing, control.ErrUnreachable) {
+			return missing
+		}
+		return nil // it is there, or there are several, and all are meant
+	}
+	doc, err := agent.Events(ctx, 0, 0)
+	switch {
+	case err != nil:
+		return err
+	case slices.ContainsFunc(doc.Events, f.isOf):
+	case follow:
+		fmt.Fprintf(talk, "weir events: %v, and no event is of one; waiting for it\n", missing)
+	default:
+		return fmt.Errorf("%w, and no event is of one", missing)
+	}
+	return nil
+}
+
+func (f *eventFilter) isOf(event control.Event) bool {
+	return f.container == event.Container || f.container == event.Namespace+"/"+event.Container
+}
+
+func (f *eventFilter) wants(event control.Event) bool {
+	if f.container != "" && !f.isOf(event) {
 		return false
 	}
 	if len(f.types) > 0 && !slices.Contains(f.types, event.Type) {

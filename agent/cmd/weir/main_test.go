@@ -94,6 +94,8 @@ func sampleNode(library string) *controltest.Node {
 		Count: 12,
 		Message: "cuMemAlloc 1MiB: used 64MiB, cap 64MiB; " +
 			"raise it with `weir caps set trainer --memory SIZE`"})
+	node.Append(control.Event{Time: at, Type: "start-refused", Container: "gone", Namespace: "k8s.io",
+		Message: `not started: annotation "weir/memory": "x" is not a size`})
 	node.Append(control.Event{Time: time.Now().Add(-time.Minute), Type: "caps", Container: "legacy",
 		Namespace: "k8s.io", Message: "memory none -> 1GiB"})
 	return node
