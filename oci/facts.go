@@ -17,6 +17,8 @@ type Facts struct {
 	// Name is the container's name in its pod; Namespace, Pod and PodUID are the pod's.
 	Name, Namespace, Pod, PodUID string
 	Image                        string
+	// Command is what is worth showing of its first program's command line.
+	Command []string
 	// Sandbox: it says that it holds a pod's namespaces and runs nothing of the user's. See IsSandbox.
 	Sandbox   bool
 	SandboxID string // of its pod
@@ -63,7 +65,7 @@ func Look(spec []byte, nvidiaRuntime bool) (Facts, error) {
 type Parts struct {
 	Annotations map[string]string
 	Root        struct{ Path string }
-	Process     struct{ Env []string }
+	Process     struct{ Args, Env []string }
 	Mounts      []Mount
 	Hooks       struct{ Prestart []Hook }
 	Linux       struct {
@@ -92,7 +94,7 @@ func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 	facts := Facts{
 		Annotations: s.Annotations,
 		Name:        of(nameKeys), Namespace: of(namespaceKeys), Pod: of(podKeys), PodUID: of(podUIDKeys),
-		Image:   of(imageKeys),
+		Image: of(imageKeys), Command: shown(s.Process.Args),
 		Sandbox: of(typeKeys) == "sandbox", SandboxID: of(sandboxIDKeys),
 		RootPath: s.Root.Path, CgroupsPath: s.Linux.CgroupsPath,
 	}

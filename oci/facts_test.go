@@ -4,10 +4,27 @@ package oci
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+func TestCommandIsBounded(t *testing.T) {
+	long := strings.Repeat("é", commandBytesMax)
+	for name, test := range map[string]struct{ given, want []string }{
+		"none":  {nil, nil},
+		"short": {[]string{"sh", "", "-c", "\x1b[31m"}, []string{"sh", "", "-c", "\x1b[31m"}},
+		"long":  {[]string{"a", long, "c"}, []string{"a", long[:commandBytesMax-2]}},
+	} {
+		if diff := cmp.Diff(test.want, shown(test.given)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if many := shown(make([]string, 10_000)); len(many) != commandBytesMax {
+		t.Errorf("%d words", len(many))
+	}
+}
 
 func TestLook(t *testing.T) {
 	spec, err := os.ReadFile("testdata/cri.json")
@@ -24,6 +41,7 @@ func TestLook(t *testing.T) {
 	got.Annotations = nil
 	want := Facts{
 		Name: "serve", Namespace: "team-a", Pod: "llm-0", PodUID: "c0ffee", Image: "docker.io/acme/llm:1", HasGPU: true,
+		Command:  []string{"/serve"},
 		RootPath: "/run/containerd/io.containerd.runtime.v2.task/k8s.io/5f3a/rootfs", PreloadSource: "/srv/preload",
 		Mounted:     []string{"/dev", "/etc/ld.so.preload", "/run/weir", "/data"},
 		CgroupsPath: "kubepods-burstable-podc0ffee.slice:cri-containerd:5f3a",

@@ -36,6 +36,7 @@ const (
 	labelBytesMax = 512     // of one, or one annotation
 	labelsBytes   = 8 << 10 // of all
 	asksBytes     = 2 << 10
+	othersBytes   = 1 << 10
 )
 
 // podUIDLabel is how the kubelet labels a pod's containers.
@@ -59,13 +60,14 @@ func Describe(c Container) (listed ociapi.Listed, ok bool) {
 		PodUID:       first(facts.PodUID, c.Labels[podUIDLabel]),
 		Image:        first(facts.Image, c.Image),
 		Labels:       bounded(c.Labels, labelsBytes),
+		Command:      facts.Command,
 		HasGPU:       facts.HasGPU,
 		AllDevices:   facts.AllDevices,
 	}
 	facts.Name = first(listed.Name, c.ID)
 	listed.Asks = bounded(facts.Requests(), asksBytes)
 	if facts.InPod() {
-		listed.Others = few(oci.Strangers(facts.Annotations, facts.Name), asksBytes)
+		listed.Others = few(oci.Strangers(facts.Annotations, facts.Name), othersBytes)
 	}
 	if c.Task != nil {
 		listed.PID, listed.Running = c.Task.PID, c.Task.Running

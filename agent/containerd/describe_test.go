@@ -3,6 +3,7 @@ package containerd
 // Tests of what the agent is told of one container.
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -106,8 +107,15 @@ func TestDescribeIsBounded(t *testing.T) {
 	for i := range 100 {
 		labels[strings.Repeat("z", i)] = "\x01"
 	}
-	got, _ = Describe(Container{Key: ociapi.Key{Namespace: "n", ID: "i"}, Labels: labels,
-		Spec: []byte(`{"annotations":{"weir/memory":"` + strings.Repeat("9", 500) + `"}}`)})
+	hostile := `{"annotations":{"io.kubernetes.cri.sandbox-name":"p","weir/memory":"` + strings.Repeat("9", 500) + `"`
+	for i := range 100 {
+		hostile += fmt.Sprintf(`,"weir/%d.\u0001%s":"x"`, i, strings.Repeat(`\u0001`, 100))
+	}
+	hostile += `},"process":{"args":["` + strings.Repeat(`\u0001`, 4096) + `"]}}`
+	got, _ = Describe(Container{Key: ociapi.Key{Namespace: "n", ID: "i"}, Labels: labels, Spec: []byte(hostile)})
+	if len(got.Others) == 0 || len(got.Others) == 100 || len(got.Command) != 1 {
+		t.Errorf("it tells of %d others, and of the command %q", len(got.Others), got.Command)
+	}
 	if size := len(encode(got)); size > ociapi.ListingBytesMax || len(got.Labels) > labelsMax {
 		t.Errorf("%d bytes, %d labels", size, len(got.Labels))
 	}

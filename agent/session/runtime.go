@@ -167,7 +167,7 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*conta
 		Weight: decision.Limits.Weight}
 	spec := store.Container{
 		ID: n.newContainerID(), Name: n.freeName(nameOf(asked.Name)), Namespace: asked.Namespace,
-		Identity: cgroupIdentity, Started: n.opts.Now(), Caps: store.Caps(caps), Command: []string{},
+		Identity: cgroupIdentity, Started: n.opts.Now(), Caps: store.Caps(caps), Command: shorten(asked.Command),
 		OCI: &store.OCI{ID: asked.ID, Bundle: filepath.Clean(asked.Bundle), Root: asked.Root, Pod: asked.Pod,
 			PodUID: asked.PodUID, Image: asked.Image, Devices: unique(devices), FixedImage: asked.FixedImage,
 			ReadImage: asked.ReadImage && !asked.FixedImage, Early: asked.Early,

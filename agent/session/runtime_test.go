@@ -107,7 +107,12 @@ func socketOf(grant oci.Grant) string { return filepath.Join(grant.SocketDir, "a
 func TestRuntimeContainer(t *testing.T) {
 	dir := groups(t)
 	b := start(t, hooked)
-	grant := b.granted(asking("web", "4MiB"))
+	asked := asking("web", "4MiB")
+	asked.Command = []string{"serve", "--port\x1b", strings.Repeat("x", 4096)}
+	grant := b.granted(asked)
+	if got := b.container(grant.ID).Command; len(got) != 3 || got[1] != "--port\x1b" || len(got[2]) > commandWordMax {
+		t.Errorf("its command is %q", got)
+	}
 	if got := b.container(grant.ID).State; got != "prepared" {
 		t.Errorf("before its start it is %s", got)
 	}

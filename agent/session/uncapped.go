@@ -201,7 +201,7 @@ func (u uncapped) namespace() string { return cmp.Or(u.PodNamespace, u.Namespace
 // report describes the container as far as it is known.
 func (u uncapped) report() control.Container {
 	return control.Container{
-		ID: u.ID, Name: u.name(), Namespace: u.namespace(), State: "running", PID: u.PID, Command: []string{},
+		ID: u.ID, Name: u.name(), Namespace: u.namespace(), State: "running", PID: u.PID, Command: shorten(u.Command),
 		Started: u.Created, GPUs: []control.GPUUse{}, Sessions: []control.Session{}, Reason: u.reason,
 		RuntimeID: u.ID, Pod: u.Pod, PodUID: u.PodUID, Image: u.Image, Labels: u.Labels,
 	}

@@ -66,7 +66,7 @@ func TestUncappedContainers(t *testing.T) {
 	gpu, asks, plain, proxy := sessiontest.Start(t), sessiontest.Start(t), sessiontest.Start(t), sessiontest.Start(t)
 	all := []ociapi.Listed{
 		{Key: key("gpu"), Name: "main", PodNamespace: "team-a", Pod: "web-0", PID: gpu.PID(), Running: true, HasGPU: true,
-			Image: "i:1", Labels: map[string]string{"a": "b"}, Created: time.Unix(1, 0)},
+			Image: "i:1", Command: []string{"serve"}, Labels: map[string]string{"a": "b"}, Created: time.Unix(1, 0)},
 		{Key: key("asks"), PID: asks.PID(), Running: true, Asks: map[string]string{"weir/memory": "1GiB", "weir/gpu": "0"},
 			Created: time.Unix(2, 0)},
 		{Key: key("proxy"), PID: proxy.PID(), Running: true, AllDevices: true, Created: time.Unix(3, 0)},
@@ -90,7 +90,7 @@ func TestUncappedContainers(t *testing.T) {
 	}
 	c := b.container("team-a/main")
 	if c.ID != "gpu" || c.RuntimeID != "gpu" || c.Pod != "web-0" || c.Image != "i:1" || c.Labels["a"] != "b" ||
-		c.PID != gpu.PID() || c.State != "running" || c.Identity != "" || !c.Started.Equal(time.Unix(1, 0)) {
+		c.PID != gpu.PID() || len(c.Command) != 1 || c.Command[0] != "serve" || c.State != "running" || c.Identity != "" || !c.Started.Equal(time.Unix(1, 0)) {
 		t.Errorf("%+v", c)
 	}
 	limit := int64(mib)

@@ -111,7 +111,8 @@ func (b *Bundle) Request() (ociapi.Container, error) {
 	root := b.root()
 	request := ociapi.Container{
 		ID: b.id, Bundle: b.Dir, Name: b.Facts.Name, Namespace: b.Facts.Namespace, Pod: b.Facts.Pod,
-		PodUID: b.Facts.PodUID, Image: b.Facts.Image, HasGPU: b.Facts.HasGPU, AllDevices: b.Facts.AllDevices, Root: root,
+		PodUID: b.Facts.PodUID, Image: b.Facts.Image, Command: b.Facts.Command, HasGPU: b.Facts.HasGPU, AllDevices: b.Facts.AllDevices,
+		Root:        root,
 		Annotations: b.Facts.Requests(),
 	}
 	image, err := rootfs.Open(root)

@@ -38,7 +38,7 @@ func write(t *testing.T, dir, spec string, files map[string]string) {
 
 func TestRequest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "io.containerd.runtime.v2.task", "default", "web")
-	write(t, dir, `{"root":{"path":"rootfs"},"annotations":{"weir/memory":"1GiB","weir/injected":"y","a":"b"}}`,
+	write(t, dir, `{"root":{"path":"rootfs"},"process":{"args":["serve","-p"]},"annotations":{"weir/memory":"1GiB","weir/injected":"y","a":"b"}}`,
 		map[string]string{"etc/ld.so.preload": "/a.so\n"})
 	b, err := Open(dir, "", "web", false)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := ociapi.Container{ID: "web", Bundle: dir, Name: "web", Namespace: "default", Root: filepath.Join(dir, "rootfs"),
-		Preload: "/a.so\n", Annotations: map[string]string{"weir/memory": "1GiB"}}
+		Command: []string{"serve", "-p"}, Preload: "/a.so\n", Annotations: map[string]string{"weir/memory": "1GiB"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

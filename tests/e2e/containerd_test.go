@@ -92,6 +92,14 @@ func badInput(t *testing.T, n *node.Node, s node.Starter) {
 	} {
 		refused(t, n, s, node.Wish{Name: "bad-" + name, Pod: pod, Annotations: map[string]string{bad.annotation: bad.value}},
 			bad.words)
+		told := n.EventsOf("start-refused", "bad-"+name)
+		if len(told) != 1 || !strings.Contains(told[0].Message, bad.annotation) || !strings.Contains(told[0].Message, bad.words) {
+			t.Errorf("%s: events %+v", name, told)
+		}
+	}
+	if _, alone := s.(ctrd.Ctr); alone { // in a pod there may be a container of that name
+		refused(t, n, s, node.Wish{Name: "train", Annotations: map[string]string{"weir/memory.trian": "1GiB"}},
+			`accepted: weir/memory, or weir/memory.train`)
 	}
 	n.StopAgent()
 	refused(t, n, s, node.Wish{Name: "no-agent", Pod: pod, Annotations: memory("1GiB")}, "start one with: weir agent --run-dir ")

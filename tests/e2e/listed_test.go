@@ -27,6 +27,7 @@ func TestListed(t *testing.T) {
 		told(t, n)
 		t.Run("ctr-image", func(t *testing.T) { imageOfCtr(t, d.For(t)) })
 		t.Run("pod", func(t *testing.T) { listedPod(t, d.For(t)) })
+		t.Run("misnamed", func(t *testing.T) { misnamedInPod(t, d.For(t)) })
 		t.Run("without-weir", func(t *testing.T) { withoutWeir(t, d.For(t)) })
 		t.Run("lost-and-found", func(t *testing.T) { lostAndFound(t, d.For(t)) })
 	})
@@ -66,9 +67,39 @@ func imageOfCtr(t *testing.T, d *ctrd.Daemon) {
 		t.Errorf("over the cap of the rule: code %d, want 2 (out of memory)", code)
 	}
 	c := d.Node.Container("box")
-	if !strings.HasSuffix(c.Image, "weir.test/base:1") || c.Namespace != "default" || c.RuntimeID != "box" {
+	if !strings.HasSuffix(c.Image, "weir.test/base:1") || c.Namespace != "default" || c.RuntimeID != "box" ||
+		len(c.Command) != 1 || !strings.HasSuffix(c.Command[0], "/e2e/puppet") {
 		t.Errorf("%+v", c)
 	}
+}
+
+// An annotation for a container that the pod has never had is told when the pod ends, at the latest.
+func misnamedInPod(t *testing.T, d *ctrd.Daemon) {
+	n := d.Node
+	wish := node.Wish{Name: "train", Pod: node.Pod{Name: "short", Namespace: "team-a",
+		Annotations: map[string]string{"weir/memory.trian": "1GiB"}}}
+	t.Run("runs", func(t *testing.T) {
+		c := ctrd.CRI{Daemon: d.For(t)}.Container(wish)
+		c.Puppet()
+		if c.Touched() {
+			t.Error("the container has got something by another's annotation")
+		}
+		d.Node.Eventually(func() string { // containerd tells of it
+			if out := d.Crictl("ps", "-q", "--name", "train"); out.Stdout == "" {
+				return "there is no container: " + out.Stderr
+			}
+			return ""
+		})
+	})
+	n.Eventually(func() string {
+		for _, e := range n.EventsOf("misnamed", "") {
+			if e.Namespace == "team-a" && strings.Contains(e.Message, "weir/memory.trian of pod short") &&
+				strings.Contains(e.Message, "but train;") {
+				return ""
+			}
+		}
+		return "no event says that nobody is called trian"
+	})
 }
 
 func listedPod(t *testing.T, d *ctrd.Daemon) {

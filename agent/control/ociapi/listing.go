@@ -47,7 +47,8 @@ type Listed struct {
 	Pod          string            `json:"pod"`
 	PodUID       string            `json:"pod_uid"`
 	Image        string            `json:"image"`
-	Labels       map[string]string `json:"labels"` // the container's, in which runtimes put the image's
+	Command      []string          `json:"command"` // for people
+	Labels       map[string]string `json:"labels"`  // the container's, in which runtimes put the image's
 	Created      time.Time         `json:"created"`
 	PID          int               `json:"pid"` // of its init, in the caller's pid namespace; 0: there is none
 	// Running: its init has been started and has not ended.

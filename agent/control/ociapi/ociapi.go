@@ -50,6 +50,7 @@ type Container struct {
 	Pod         string            `json:"pod"`
 	PodUID      string            `json:"pod_uid"`
 	Image       string            `json:"image"`
+	Command     []string          `json:"command"`     // for people
 	Annotations map[string]string `json:"annotations"` // weir's
 	HasGPU      bool              `json:"has_gpu"`
 	AllDevices  bool              `json:"all_devices"` // see oci.Facts

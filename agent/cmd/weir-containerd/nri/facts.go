@@ -26,7 +26,7 @@ func facts(pod *api.PodSandbox, c *api.Container) oci.Facts {
 		}
 	}
 	maps.Copy(parts.Annotations, c.GetAnnotations())
-	parts.Process.Env = c.GetEnv()
+	parts.Process.Args, parts.Process.Env = c.GetArgs(), c.GetEnv()
 	for _, m := range c.GetMounts() {
 		parts.Mounts = append(parts.Mounts,
 			oci.Mount{Destination: m.GetDestination(), Source: m.GetSource()})
@@ -83,7 +83,7 @@ func asks(found oci.Facts) bool { return oci.Asks(found.Annotations, found.Name)
 func request(found oci.Facts, id, bundle string) ociapi.Container {
 	return ociapi.Container{
 		ID: id, Bundle: bundle, Root: filepath.Join(bundle, "rootfs"), Name: found.Name,
-		Namespace: found.Namespace, Pod: found.Pod, PodUID: found.PodUID, Image: found.Image,
+		Namespace: found.Namespace, Pod: found.Pod, PodUID: found.PodUID, Image: found.Image, Command: found.Command,
 		Annotations: oci.Requests(found.Annotations, found.Name), HasGPU: found.HasGPU,
 		AllDevices: found.AllDevices,
 		ReadImage:  found.PreloadSource == "", Early: true,
