@@ -70,6 +70,13 @@ demo:
 	@+$(MAKE) -s --no-print-directory -j2 $(BUILD)/weir $(DEMO_TARGETS)
 	@tests/demo/demo.sh
 
+## demo-containers: containers of a containerd share a simulated GPU under caps; needs root and containerd; seconds
+.PHONY: demo-containers
+demo-containers:
+	@+$(MAKE) -s --no-print-directory -j2 $(BUILD)/weir $(BUILD)/weir-hook $(BUILD)/weir-runtime \
+	  $(BUILD)/weir-runtime-create $(DEMO_TARGETS)
+	@tests/demo/containers.sh
+
 ## test: everything that can be checked on this machine; installs Debian packages it needs if root
 .PHONY: test
 test: test-packages build lint check-generate unit sanitize e2e chaos

@@ -222,12 +222,17 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusInternalServerError {
 		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 	}
-	// The kind is told apart from the message, which need not begin with it.
+	// The kind is told apart from the message.
+	s.write(w, status, errorDoc{SchemaVersion, errorBody{kind, Reason(err)}})
+}
+
+// Reason is what people are told of an error: it need not begin with its kind.
+func Reason(err error) string {
 	message := err.Error()
 	for _, silent := range []error{ErrInvalid, ErrConflict, ErrUnsupported} {
 		message = strings.TrimPrefix(message, silent.Error()+": ")
 	}
-	s.write(w, status, errorDoc{SchemaVersion, errorBody{kind, message}})
+	return message
 }
 
 func (s *Server) write(w http.ResponseWriter, status int, doc any) {

@@ -16,7 +16,7 @@ func (n *Node) tellRefused(asked *ociapi.Container, reason error) {
 	if reason == nil {
 		return
 	}
-	message := "not started: " + reason.Error()
+	message := "not started: " + control.Reason(reason)
 	if asked.Pod != "" {
 		message = "of pod " + asked.Pod + " " + message
 	}

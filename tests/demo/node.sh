@@ -7,8 +7,9 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 weir=$top/build/weir
 node_dir='' node_agent='' node_simulated='' node_programs=()
 
-# node_start [MACHINE]: starts the agent, on a simulated MACHINE if one is named. Afterwards
-# WEIR_RUN_DIR (and WEIR_SIM and LD_LIBRARY_PATH) are set for weir and all programs.
+# node_start [MACHINE [FLAG...]]: starts the agent, on a simulated MACHINE if one is named, with more
+# flags. Afterwards WEIR_RUN_DIR (and WEIR_SIM and LD_LIBRARY_PATH) are set for weir and all programs.
+# What a script calls node_before_end is called first of all when it ends.
 node_start() {
     local variable
     for variable in "${!WEIR_@}"; do unset "$variable"; done
@@ -29,7 +30,7 @@ node_start() {
         eval "$settings"
         node_simulated=yes
     fi
-    "$weir" agent --run-dir "$WEIR_RUN_DIR" --state-dir "$node_dir/state" \
+    "$weir" agent --run-dir "$WEIR_RUN_DIR" --state-dir "$node_dir/state" "${@:2}" \
         >"$node_dir/ready" 2>"$node_dir/agent.log" &
     node_agent=$!
     node_wait 10 "$node_dir/ready" ready "$node_agent" || {
@@ -71,6 +72,7 @@ node_end() {
     trap - EXIT
     trap '' INT TERM HUP
     set +e
+    if declare -F node_before_end >/dev/null; then node_before_end; fi
     for program in "${node_programs[@]}"; do node_stop "$program"; done
     if [ -n "$node_agent" ]; then node_stop "$node_agent"; fi
     if [ -n "$node_simulated" ]; then "$weir" sim down --dir "$node_dir/sim" >/dev/null 2>&1; fi

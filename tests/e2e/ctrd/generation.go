@@ -61,3 +61,6 @@ func (g *Generation) program(name string) string { return filepath.Join(g.bin, n
 
 // path is the variable by which all that is started finds this generation's programs.
 func (g *Generation) path() string { return "PATH=" + g.bin + ":" + os.Getenv("PATH") }
+
+// Path is that variable for programs that a test starts by itself.
+func (g *Generation) Path() string { return g.path() }
