@@ -48,18 +48,18 @@ Examples:
 			setting("agent-wait", "let an allocation wait for an absent agent for at most `DURATION`; "+
 				"else 5s"),
 			setting("log-level", "log to stderr from `LEVEL` on: debug, info, warn or error; else info"),
-			setting("count-context", "whether contexts, code and limits count against caps: `true` or false; "+
+			setting("count-context", "whether contexts, code and limits count against caps, `true|false`; "+
 				"else true"),
 			setting("undeclared", "what becomes of a process that holds GPU memory which it has not "+
-				"declared: `report` or end; else report"),
+				"declared: `report|end`; else report"),
 			setting("incompatible", "what becomes of a process whose library or driver does not go with "+
-				"the agent: `refuse` its allocations or pass; else refuse"),
-			setting("unasked-gpu", "what becomes of a container that has a GPU and asked for nothing: it may "+
-				"`pass` untouched, get the default of the rules, or is refused (refuse); else pass"),
-			setting("containerd", "ask the containerd at `SOCKET` which containers there are; auto: the one at "+
-				"/run/containerd/containerd.sock, if it is there; off: none; else auto"),
-			setting("driver-limit", "back the caps of containers by limits of the driver's own, where it can hold "+
-				"them (`auto`), or not (off); else auto"),
+				"the agent: `refuse|pass` its allocations; else refuse"),
+			setting("unasked-gpu", "what becomes of a container that has a GPU and asked for nothing, "+
+				"`pass|default|refuse`: it starts untouched, gets what the rules give, or does not start; else pass"),
+			setting("containerd", "ask which containers there are, `auto|off|SOCKET`: the containerd at "+
+				"/run/containerd/containerd.sock if it is there, none, or the one at SOCKET; else auto"),
+			setting("driver-limit", "`auto|off`: back the caps of containers by limits of the driver's own where it can "+
+				"hold them, or not; else auto"),
 		},
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {

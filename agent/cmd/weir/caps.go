@@ -35,7 +35,7 @@ func capsCommand() *cli.Command {
 // capFlags are the limits that `caps set` and `run` take.
 func capFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "memory", Usage: "device memory on each GPU, a `SIZE` such as 8GiB; on some " +
+		&cli.StringFlag{Name: "memory", Usage: "`SIZES` of device memory: 8GiB on each GPU; on some " +
 			"only: 0=8GiB,GPU-5d5ba0d6=4GiB; or both: 8GiB,1=4GiB"},
 		&cli.StringFlag{Name: "swap",
 			Usage: "what it may hold beyond that, a `SIZE`; " + notEnforcedYet},

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"weir/agent/config"
+	"weir/agent/control"
 )
 
 const manDir = "../../../docs/man"
@@ -126,6 +127,54 @@ func TestManPagesRender(t *testing.T) {
 			if !strings.Contains(roff, want) {
 				t.Errorf("%s: no %q in %.200q", name, want, roff)
 			}
+		}
+	}
+}
+
+// What a flag takes is called the same by --help and by the page, and --help gives no default that is none.
+func TestManPagesNameValuesAsHelpDoes(t *testing.T) {
+	placeholder := regexp.MustCompile("`([^`]+)`")
+	for _, command := range newApp(io.Discard, io.Discard).Commands {
+		text := page(t, pageOf[command.Name])
+		for _, leaf := range leavesOf(command) {
+			for _, flag := range leaf.Flags {
+				documented := flag.(cli.DocGenerationFlag)
+				if !documented.TakesValue() {
+					continue
+				}
+				found := placeholder.FindStringSubmatch(documented.GetUsage())
+				if found == nil {
+					t.Errorf("weir %s %s: --help does not say what %s takes", command.Name, leaf.Name, flag.Names()[0])
+					continue
+				}
+				for _, spelling := range flag.Names() {
+					if want := spelled(spelling) + " *" + found[1] + "*"; !strings.Contains(text, want) {
+						t.Errorf("%s: %s is missing", pageOf[command.Name], want)
+					}
+				}
+				if documented.GetDefaultText() == "0" {
+					t.Errorf("weir %s %s --help: 0 is no default of --%s", command.Name, leaf.Name, flag.Names()[0])
+				}
+			}
+		}
+	}
+}
+
+// Every column of the tables, and every word that can stand in one, is explained.
+func TestManPageOfPsExplainsItsWords(t *testing.T) {
+	text := page(t, "weir-ps.1.md")
+	for _, column := range (tableView{wide: true}).header() {
+		if !strings.Contains(text, "**"+column+"**") {
+			t.Errorf("column %s is missing", column)
+		}
+	}
+	for _, word := range []string{
+		"*(" + statePrepared + ")*", "*(" + stateEnding + ")*", "*(simulated)*", "*(unenforced)*", "*cgroup*", "*path*", "*-*",
+		"*yes (" + control.ByLibrary + ")*", "*yes (" + control.ByDriver + ")*", "*yes*", "*no:*",
+		"*connected*", "*detached*", "*recovered*", "*exiting*",
+	} {
+		if !strings.Contains(text, word) {
+			t.Errorf("%s is not explained", word)
 		}
 	}
 }

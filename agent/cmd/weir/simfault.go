@@ -34,12 +34,12 @@ Examples:
   weir sim fault --lose 1
   weir sim fault --clear all`,
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "pid", Usage: "arm it for the process `PID` only, as it sees itself"},
+			&cli.IntFlag{Name: "pid", DefaultText: "all", Usage: "arm it for the process `PID` only, as it sees itself"},
 			&cli.StringFlag{Name: "process", Usage: "arm it for programs called `NAME` only"},
 			&cli.StringFlag{Name: "clear", Usage: "disarm the fault `ID`, or all"},
-			&cli.IntFlag{Name: "lose", Usage: "the card `GPU` falls off the bus"},
+			&cli.IntFlag{Name: "lose", DefaultText: "none", Usage: "the card `GPU` falls off the bus"},
 			&cli.IntFlag{Name: "code", Value: lostCode, Usage: "with --lose: calls on it give `CODE`"},
-			&cli.IntFlag{Name: "restore", Usage: "the card `GPU` is back; what was made on it stays dead"},
+			&cli.IntFlag{Name: "restore", DefaultText: "none", Usage: "the card `GPU` is back; what was made on it stays dead"},
 			outputFlag(forms...), simDirFlag(),
 		},
 		Action: func(c *cli.Context) error {
