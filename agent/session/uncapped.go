@@ -135,7 +135,8 @@ func (n *Node) findUncapped(all map[ociapi.Key]ociapi.Listed, ours map[ociapi.Ke
 // whyUncapped says why no cap holds for a container that weir has no part in, or nothing if none has to.
 // Called under mu.
 func (n *Node) whyUncapped(l ociapi.Listed) string {
-	const missed = "weir had no part in its start: see `weir runtime status`, and start it again"
+	const missed = "weir had no part in its start: start it again with weir's runtime (ctr: --runc-binary weir-runtime, " +
+		"pods: runtimeClassName weir)"
 	passed := n.passes[l.Key]
 	switch {
 	case len(l.Asks) > 0:

@@ -77,8 +77,8 @@ func TestUncappedContainers(t *testing.T) {
 	b.told(all...) // tells nothing new
 	want := []string{
 		"team-a/main: it has a GPU and no annotation of weir's",
-		"default/asks: it asks for weir/gpu, weir/memory, but weir had no part in its start: see `weir runtime status`, " +
-			"and start it again",
+		"default/asks: it asks for weir/gpu, weir/memory, but weir had no part in its start: start it again with weir's runtime " +
+			"(ctr: --runc-binary weir-runtime, pods: runtimeClassName weir)",
 		"default/proxy: it may use all devices of the node, GPUs too (privileged), and has no annotation of weir's",
 	}
 	if diff := cmp.Diff(want, b.lists()); diff != "" {

@@ -138,7 +138,8 @@ func shows(t *testing.T, n *node.Node, want ...string) {
 
 // Containers that are not under weir are shown where they have a GPU or ask for one, and as long as they run.
 func withoutWeir(t *testing.T, d *ctrd.Daemon) {
-	const missed = "but weir had no part in its start: see `weir runtime status`, and start it again"
+	const missed = "but weir had no part in its start: start it again with weir's runtime " +
+		"(ctr: --runc-binary weir-runtime, pods: runtimeClassName weir)"
 	starters := []struct {
 		starter node.Starter
 		wish    node.Wish
