@@ -35,19 +35,19 @@ func (f Facts) Asks() bool { return len(f.Requests()) > 0 }
 // Strangers are those of weir's annotations that name another container than this, in order.
 func Strangers(annotations map[string]string, container string) (names []string) {
 	for _, annotation := range slices.Sorted(maps.Keys(annotations)) {
-		if of := NamedBy(annotation); of != "" && of != container {
+		if of, named := NamedBy(annotation); named && of != container {
 			names = append(names, annotation)
 		}
 	}
 	return names
 }
 
-// NamedBy is the container that an annotation of weir's names, or nothing.
-func NamedBy(annotation string) string {
+// NamedBy is the container that an annotation of weir's names, if it does. A mistake may name the empty one.
+func NamedBy(annotation string) (of string, named bool) {
 	rest, ours := strings.CutPrefix(annotation, Prefix)
 	if !ours || annotation == Marker {
-		return ""
+		return "", false
 	}
-	_, of, _ := strings.Cut(rest, ".")
-	return of
+	_, of, named = strings.Cut(rest, ".")
+	return of, named
 }

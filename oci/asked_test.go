@@ -20,7 +20,7 @@ func TestRequestsOfFacts(t *testing.T) {
 	}
 	alone := Facts{Name: "train", Annotations: named}
 	own := map[string]string{"weir/memory.train": "1", "weir/gpu": "0"}
-	all := map[string]string{"weir/memory.train": "1", "weir/memory.trian": "2", "weir/gpu": "0"}
+	all := map[string]string{"weir/memory.train": "1", "weir/memory.trian": "2", "weir/gpu": "0", "weir/.": "z"}
 	pod := alone
 	pod.Pod = "web-0"
 	uid := alone

@@ -89,7 +89,7 @@ func (names *podNames) add(id ociapi.Key, l ociapi.Listed, now time.Time) {
 
 func (names *podNames) missing(key podKey) (found []misnaming) {
 	for _, annotation := range slices.Sorted(maps.Keys(names.asked)) {
-		if !names.asked[annotation] && !names.has[oci.NamedBy(annotation)] {
+		if of, _ := oci.NamedBy(annotation); !names.asked[annotation] && !names.has[of] {
 			names.asked[annotation] = true
 			found = append(found, misnaming{key, annotation, slices.Sorted(maps.Keys(names.has))})
 		}

@@ -113,7 +113,8 @@ func Misnamed(annotations map[string]string, container string) error {
 	if len(strangers) == 0 {
 		return nil
 	}
-	annotation, of := strangers[0], oci.NamedBy(strangers[0])
+	annotation := strangers[0]
+	of, _ := oci.NamedBy(annotation)
 	plain := strings.TrimSuffix(annotation, "."+of)
 	return &Error{annotation, fmt.Sprintf("there is no container %.70q: this one is %.70q, and in no pod; accepted: %.70s, "+
 		"or %.70[3]s.%[2]s", of, container, plain)}

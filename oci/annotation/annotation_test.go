@@ -263,6 +263,7 @@ func TestMisnamed(t *testing.T) {
 			t.Errorf("%v: %v", annotations, err)
 		}
 	}
+	checkError(t, Misnamed(map[string]string{"weir/memory.": "1"}, "web"), "weir/memory.", `there is no container ""`)
 	err := Misnamed(map[string]string{"weir/memory.wbe": "1", "weir/swap.wbe": "1", "weir/gpu": "0"}, "web")
 	checkError(t, err, "weir/memory.wbe",
 		`there is no container "wbe": this one is "web", and in no pod; accepted: weir/memory, or weir/memory.web`)
