@@ -13,7 +13,7 @@ const refusedBytesMax = 1024
 
 // tellRefused leaves word of a container that does not start for a reason of weir's; nil is none.
 func (n *Node) tellRefused(asked *ociapi.Container, reason error) {
-	if reason == nil {
+	if reason == nil || len(asked.Annotations) == 0 && !asked.HasGPU { // the latter start whatever is said of them
 		return
 	}
 	message := "not started: " + control.Reason(reason)

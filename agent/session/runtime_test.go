@@ -215,13 +215,18 @@ func TestPrepareRefuses(t *testing.T) {
 		`weir/memory: 9GiB is over the ceiling of 8GiB`: asking("web", "9GiB"),
 		`unasked_gpu = "refuse"`:                        unasked,
 		"want absolute paths":                           relative,
-		"a container without id":                        {Bundle: "/b", Root: "/r"},
+		"a container without id":                        {Bundle: "/b", Root: "/r", HasGPU: true},
 		`there is no container "wbe"`:                   misnamed,
 	} {
 		if _, err := b.Prepare(t.Context(), asked); !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 		b.wantEvent("start-refused", "not started: ", want)
+	}
+	shown, told := asking("shown", ""), b.number("start-refused")
+	shown.Annotations, shown.AllDevices, shown.Bundle = nil, true, "bundle"
+	if _, err := b.Prepare(t.Context(), shown); err == nil || b.number("start-refused") != told {
+		t.Errorf("%v; one that starts all the same is said not to", err)
 	}
 	nothing := asking("web", "")
 	nothing.Annotations = nil
