@@ -83,7 +83,9 @@ func (names *podNames) add(id ociapi.Key, l ociapi.Listed, now time.Time) {
 	}
 	names.ids[id], names.latest, names.has[l.Name] = true, now, true
 	for _, annotation := range l.Others {
-		names.asked[annotation] = names.asked[annotation] // told of, if it was
+		if !names.asked[annotation] {
+			names.asked[annotation] = false
+		}
 	}
 }
 
