@@ -47,7 +47,6 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (_ ociapi.Pr
 		c = nil
 	}
 	var decision policy.Decision
-	var err error
 	if c == nil {
 		if decision, err = n.decide(asked); err != nil {
 			return ociapi.Prepared{}, err

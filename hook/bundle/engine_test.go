@@ -49,7 +49,7 @@ func TestNamesOfEngines(t *testing.T) {
 			// The name is asked for by the annotation, too.
 			write(t, place(test.bundle), `{"root":{"path":"rootfs"},"annotations":{"weir/memory.web":"1GiB"},"mounts":[`+
 				`{"destination":"/etc/hostname","source":"`+place(test.source)+`"}]}`, nil)
-			b, err := Open(place(test.bundle), id, false)
+			b, err := Open(place(test.bundle), "", id, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +71,7 @@ func TestSpecificationNamesFirst(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "overlay-containers/containers.json"), []byte(list), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := Open(bundle, id, false); err != nil || b.Facts.Name != "main" || b.Facts.Image != "a" {
+	if b, err := Open(bundle, "", id, false); err != nil || b.Facts.Name != "main" || b.Facts.Image != "a" {
 		t.Errorf("%v, %+v", err, b)
 	}
 }

@@ -88,7 +88,7 @@ type Early struct {
 
 // Start is a container that was made and is about to run.
 type Start struct {
-	Container
+	Container Container `json:"container"`
 	// Mounted is what is mounted at oci.SocketPlace in it, a path of the host's; empty: nothing is.
 	Mounted string `json:"mounted"`
 }

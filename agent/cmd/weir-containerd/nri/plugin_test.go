@@ -196,7 +196,7 @@ func TestStartContainer(t *testing.T) {
 		if err := p.StartContainer(t.Context(), test.pod, test.c); err != nil {
 			t.Errorf("the agent lets it start: %v", err)
 		}
-		if got := agent.Started()[2*i]; got.Mounted != test.mounted || got.Bundle != bundles+test.c.Id {
+		if got := agent.Started()[2*i]; got.Mounted != test.mounted || got.Container.Bundle != bundles+test.c.Id {
 			t.Errorf("%+v", got)
 		}
 		agent.Refuse("it may not")
