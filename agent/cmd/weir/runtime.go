@@ -124,6 +124,10 @@ func configureRuntime(c *cli.Context) error {
 	for _, note := range append(plan.Notes, notesOf(c, runtime, setup)...) {
 		fmt.Fprintf(c.App.ErrWriter, "note: %s\n", note)
 	}
+	if before != "" && before != setup.Mode && len(plan.Edits) > 0 {
+		fmt.Fprintf(c.App.ErrWriter, "note: %s was configured in mode %s; what that has written and this has not written over "+
+			"stays until weir runtime unconfigure\n", runtime, before)
+	}
 	if !restarts(c, plan) {
 		advise(c, plan)
 		return nil
