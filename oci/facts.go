@@ -25,7 +25,7 @@ type Facts struct {
 	// HasGPU: a GPU is given to it, by its device node or its number, or was asked of NVIDIA's runtime.
 	HasGPU bool
 	// AllDevices: it may use every device of the node, as a privileged container may. GPUs that come with all
-	// others were not given to it.
+	// others were not given to one that asks weir for nothing.
 	AllDevices bool
 	// RootPath is its root file system: a path, from the bundle where it is not absolute.
 	RootPath string
@@ -99,7 +99,8 @@ func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 		RootPath: s.Root.Path, CgroupsPath: s.Linux.CgroupsPath,
 	}
 	facts.AllDevices, facts.HasGPU = allowed(s.Linux.Resources.Devices)
-	if !facts.AllDevices || !slices.ContainsFunc(s.Linux.Devices, Node.isNull) {
+	asks := Asks(s.Annotations, facts.Name)
+	if asks || !facts.AllDevices || !slices.ContainsFunc(s.Linux.Devices, Node.isNull) {
 		facts.HasGPU = facts.HasGPU || slices.ContainsFunc(s.Linux.Devices, Node.isGPU)
 	}
 	for _, m := range s.Mounts {

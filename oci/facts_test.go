@@ -133,6 +133,10 @@ func TestDeviceRules(t *testing.T) {
 			t.Errorf("%s: a GPU %v, all devices %v, %v", spec, got.HasGPU, got.AllDevices, err)
 		}
 	}
+	asking := `{"annotations":{"weir/memory":"1GiB"},"linux":{"devices":[` + null + `,` + gpu + `],"resources":{"devices":[` + all + `]}}}`
+	if got, err := Look([]byte(asking), false); !got.HasGPU || !got.AllDevices || err != nil {
+		t.Errorf("who asks has the nodes already: %+v, %v", got, err)
+	}
 	if got, err := Look([]byte(`{"mounts":[{"destination":"/caps","source":"/dev/nvidia-caps"}]}`), false); !got.HasGPU || err != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
