@@ -21,6 +21,7 @@ import (
 
 	"weir/agent/control/ociapi"
 	"weir/hook/bundle"
+	"weir/hook/report"
 	"weir/hook/rootfs"
 )
 
@@ -44,7 +45,7 @@ var verbs = map[string]func(options, state) error{
 
 func main() {
 	if err := run(os.Args[1:], os.Stdin); err != nil {
-		fmt.Fprintln(os.Stderr, "weir: "+err.Error())
+		report.OfHook(err)
 		os.Exit(1)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"weir/agent/control/ociapi"
 	"weir/hook/bundle"
+	"weir/hook/report"
 	"weir/hook/runccmd"
 	"weir/oci"
 )
@@ -29,12 +30,12 @@ func main() {
 	settings, err := readSettings()
 	if command.Starts() {
 		if err := prepare(command, settings, err); err != nil {
-			report(command, err)
+			report.Error(os.Stderr, command, err)
 			os.Exit(1)
 		}
 	}
 	err = become(settings, os.Args[1:])
-	report(command, err)
+	report.Error(os.Stderr, command, err)
 	os.Exit(1)
 }
 

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"weir/agent/control/ociapi"
 	"weir/agent/control/ociapi/ociapitest"
@@ -397,16 +396,6 @@ func TestSettings(t *testing.T) {
 		if _, err := parseSettings(text, usual); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
-	}
-}
-
-func TestLogLine(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	if got := logLine(false, `a "b"`, at); got != `time="2026-01-02T03:04:05Z" level=error msg="a \"b\""`+"\n" {
-		t.Error(got)
-	}
-	if got := logLine(true, "a\n<b>", at); !json.Valid([]byte(got)) || strings.Count(got, "\n") != 1 {
-		t.Error(got)
 	}
 }
 
