@@ -140,19 +140,44 @@ func (r *Root) make(parent, name string, directory bool) error {
 		return err
 	}
 	defer unix.Close(dir)
-	if directory {
-		err = unix.Mkdirat(dir, name, 0o755)
-	} else {
-		var fd int
-		fd, err = unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
-		if err == nil {
-			unix.Close(fd)
-		}
+	err = makeIn(dir, name, directory)
+	if errors.Is(err, unix.EROFS) && r.unlock() {
+		err = errors.Join(makeIn(dir, name, directory), r.lock())
 	}
 	if errors.Is(err, unix.EEXIST) {
 		return nil // somebody was faster, or it is a link that leads nowhere, which the next look tells
 	}
 	return err
+}
+
+func makeIn(dir int, name string, directory bool) error {
+	if directory {
+		return unix.Mkdirat(dir, name, 0o755)
+	}
+	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+// unlock makes the root's mount one that can be written to, and tells whether it was not: a runtime may have made it so
+// already (crun does before hooks, runc after them). No process of the container's runs yet. It is this mount
+// namespace's, and what its file system cannot do it still cannot.
+func (r *Root) unlock() bool {
+	return r.ReadOnly() && r.setMount(unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}) == nil
+}
+
+// lock undoes unlock.
+func (r *Root) lock() error {
+	if err := r.setMount(unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("making the root read-only again: %w", err)
+	}
+	return nil
+}
+
+func (r *Root) setMount(attr unix.MountAttr) error {
+	return unix.MountSetattr(r.fd, "", unix.AT_EMPTY_PATH, &attr)
 }
 
 // checkKind closes a descriptor that is of the wrong kind.

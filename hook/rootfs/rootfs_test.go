@@ -210,6 +210,37 @@ func TestMountIsReadOnly(t *testing.T) {
 	}
 }
 
+// A root that the runtime has made read-only before hooks run gets its places, and is as read-only as before.
+func TestMountInALockedRoot(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	mounts := ours(t)
+	_, dir, _ := image(t, nil)
+	for _, flags := range []uintptr{unix.MS_BIND, unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID} {
+		if err := unix.Mount(dir, dir, "", flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	locked, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locked.Close()
+	for _, m := range mounts {
+		if err := locked.Mount(m); err != nil {
+			t.Error(err)
+		}
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Flags&unix.ST_RDONLY == 0 || st.Flags&unix.ST_NOSUID == 0 {
+		t.Errorf("flags %#x, %v", st.Flags, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "run/weir/lib/libweir.so")); err != nil || string(text) != "lib/libweir.so" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 func TestMountRefuses(t *testing.T) {
 	if !inNamespace(t) {
 		return
