@@ -22,6 +22,9 @@ wanted=(
     crun:/usr/bin/crun
     systemd:/usr/bin/systemd-analyze
     containerd:/usr/bin/containerd
+    docker.io:/usr/sbin/dockerd
+    podman:/usr/bin/podman
+    crun:/usr/bin/crun
     libncursesw6:/usr/lib/x86_64-linux-gnu/libncursesw.so.6
 )
 
@@ -74,10 +77,21 @@ export DEBIAN_FRONTEND=noninteractive
 if [ ${#missing[@]} -gt 0 ]; then
     echo "installing Debian packages for the tests: ${missing[*]}"
     apt-get update -qq
-    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-    # The tests start containerds of their own.
-    if [[ " ${missing[*]} " = *" containerd "* && -d /run/systemd/system ]]; then
-        systemctl disable --now containerd
+    # The tests start daemons of their own, so none is to be started for the machine, now or at its next start.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
     fi
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    for package in "${missing[@]}"; do
+        [ -d /run/systemd/system ] || break
+        case $package in
+        containerd) systemctl disable containerd ;;
+        docker.io) systemctl disable docker.service docker.socket ;;
+        podman) systemctl disable podman.service podman.socket podman-restart.service podman-auto-update.timer ;;
+        esac
+    done
 fi
 [ -z "$no_tools" ] || unpack_tools

@@ -15,49 +15,62 @@ import (
 	"weir/tests/e2e/node"
 )
 
+// podmanWay is one of them.
+type podmanWay struct {
+	mode, runtime string // of `configure`, and the OCI runtime that Podman uses
+	more          []string
+	starter       ctrd.PodmanStarter
+}
+
 func TestPodman(t *testing.T) {
-	for _, way := range []struct {
-		mode, name string
-		configure  []string
-		starter    ctrd.PodmanStarter
-	}{
-		{"runtime", "runtime", nil, ctrd.PodmanStarter{Flags: []string{"--runtime", "weir"}}},
-		{"runtime", "default", []string{"--set-as-default"}, ctrd.PodmanStarter{}},
-		{"hooks", "hooks", nil, ctrd.PodmanStarter{}},
-		{"cdi", "cdi", nil, ctrd.PodmanStarter{More: []string{"--device", "weir/gpu=0"}}},
-	} {
-		t.Run(way.name, func(t *testing.T) {
-			n := node.Start(t, node.Options{Machine: node.Machine("16GiB", "1MiB")})
-			p := ctrd.StartPodman(t, n, "crun")
-			before := files(t, p.Etc(""))
-			if out := p.Runtime("configure", append([]string{"--mode", way.mode}, way.configure...)...); out.Code != 0 {
-				t.Fatal(out.Stderr)
-			}
-			if way.mode == "cdi" {
-				n.MustWeir("cdi", "generate", "--output", p.Etc("cdi/weir-gpu.json"))
-			}
-			part := func(name string, test func(*testing.T, *node.Node, ctrd.PodmanStarter)) {
-				t.Run(name, func(t *testing.T) {
-					view := way.starter
-					view.Podman = p.For(t)
-					test(t, view.Podman.Node, view)
-				})
-			}
-			asks := node.Wish{Name: "web", Annotations: memory("48MiB")}
-			part("two-caps", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { twoCaps(t, n, s) })
-			part("bad-input", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { badInput(t, n, s) })
-			part("exec", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { untouchedBeside(t, n, s, asks) })
-			part("names", podmanNames)
-			part("many", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { manyOfEngine(t, n, s, asks) })
-			part("started-again", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) {
-				startedAgain(t, n, s, asks, func(name string) {
-					s.Podman.MustPodman(append(s.Flags[:len(s.Flags):len(s.Flags)], "restart", "--time", "0", name)...)
-				})
-			})
-			if way.mode != "cdi" {
-				part("unconfigure", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { podmanUnconfigured(t, n, s, before) })
-			}
+	podman(t, podmanWay{"runtime", "runc", nil, ctrd.PodmanStarter{Flags: []string{"--runtime", "weir"}}}, true)
+}
+
+func TestPodmanHooks(t *testing.T) {
+	podman(t, podmanWay{"hooks", "crun", nil, ctrd.PodmanStarter{}}, true)
+}
+
+func TestPodmanByDefault(t *testing.T) {
+	podman(t, podmanWay{"runtime", "crun", []string{"--set-as-default"}, ctrd.PodmanStarter{}}, false)
+}
+
+func TestPodmanCDI(t *testing.T) {
+	podman(t, podmanWay{"cdi", "runc", nil, ctrd.PodmanStarter{More: []string{"--device", "weir/gpu=0"}}}, false)
+}
+
+// podman plays what its users do in one way: all of it, or what differs between ways.
+func podman(t *testing.T, way podmanWay, all bool) {
+	n := node.Start(t, node.Options{Machine: node.Machine("16GiB", "1MiB")})
+	p := ctrd.StartPodman(t, n, way.runtime)
+	before := files(t, p.Etc(""))
+	if out := p.Runtime("configure", append([]string{"--mode", way.mode}, way.more...)...); out.Code != 0 {
+		t.Fatal(out.Stderr)
+	}
+	if way.mode == "cdi" {
+		n.MustWeir("cdi", "generate", "--output", p.Etc("cdi/weir-gpu.json"))
+	}
+	part := func(name string, test func(*testing.T, *node.Node, ctrd.PodmanStarter)) {
+		t.Run(name, func(t *testing.T) {
+			view := way.starter
+			view.Podman = p.For(t)
+			test(t, view.Podman.Node, view)
 		})
+	}
+	asks := node.Wish{Name: "web", Annotations: memory("48MiB")}
+	part("exec", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { untouchedBeside(t, n, s, asks) })
+	part("names", podmanNames)
+	part("bad-input", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { badInput(t, n, s) })
+	if all {
+		part("two-caps", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { twoCaps(t, n, s) })
+		part("many", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { manyOfEngine(t, n, s, asks) })
+		part("started-again", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) {
+			startedAgain(t, n, s, asks, func(name string) {
+				s.Podman.MustPodman(append(s.Flags[:len(s.Flags):len(s.Flags)], "restart", "--time", "0", name)...)
+			})
+		})
+	}
+	if way.mode != "cdi" {
+		part("unconfigure", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { podmanUnconfigured(t, n, s, before) })
 	}
 }
 

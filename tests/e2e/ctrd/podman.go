@@ -1,7 +1,7 @@
 package ctrd
 
-// Podman, which has no daemon: its calls run in a mount namespace of the test's, in which /etc is the node's to change
-// and /run is empty, so that what weir and Podman write to their usual places is nowhere else.
+// Podman, which has no daemon: its calls run in a mount namespace of the test's, in which /etc and /var/lib are the
+// node's to change and /run is empty, so that what weir and Podman write to their usual places is nowhere else.
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func StartPodman(t testing.TB, n *node.Node, runtime string) *Podman {
 		}
 	}
 	p := &Podman{scene: scene{t, n}, Dir: filepath.Join(n.Dir, "podman"), images: &images{known: map[string]bool{}}}
-	for _, dir := range []string{"etc/containers", "work", "tmp"} {
+	for _, dir := range []string{"etc/containers", "etc.work", "lib", "lib.work", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(p.Dir, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,8 @@ func StartPodman(t testing.TB, n *node.Node, runtime string) *Podman {
 	t.Cleanup(func() { p.clear(p.members) })
 	// crun refuses machines that have control groups of both versions.
 	const place = `{ ! [ -d /sys/fs/cgroup/unified ] || umount /sys/fs/cgroup/unified; } &&
-		mount -t overlay -o "lowerdir=/etc,upperdir=$1/etc,workdir=$1/work" overlay /etc &&
+		mount -t overlay -o "lowerdir=/etc,upperdir=$1/etc,workdir=$1/etc.work" overlay /etc &&
+		mount -t overlay -o "lowerdir=/var/lib,upperdir=$1/lib,workdir=$1/lib.work" overlay /var/lib &&
 		mount -t tmpfs tmpfs /run && echo ready && exec cat`
 	holder := n.Bare("/usr/bin/unshare", "--mount", "/bin/sh", "-c", place, "sh", p.Dir)
 	if line := holder.Line(); line != "ready" {
