@@ -18,6 +18,16 @@ func TestDockerRows(t *testing.T) {
 	play(t, "docker", n, ctrd.DockerStarter{Docker: d}, nil)
 }
 
+func TestDockerRowsByCDI(t *testing.T) {
+	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
+	d := ctrd.StartDocker(t, n, ctrd.DockerOptions{Configure: []string{"--mode", "cdi"}})
+	if !d.Annotates() {
+		t.Skip("Docker before 25 knows no CDI")
+	}
+	n.MustWeir("cdi", "generate", "--output", d.CDI())
+	play(t, "docker", n, ctrd.DockerStarter{Docker: d, Runtime: "-", Flags: []string{"--device", "weir/gpu=0"}}, hookRows)
+}
+
 func TestPodmanRows(t *testing.T) {
 	for mode, flags := range map[string][]string{"runtime": {"--runtime", "weir"}, "hooks": nil} {
 		t.Run(mode, func(t *testing.T) {

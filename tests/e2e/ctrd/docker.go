@@ -19,10 +19,14 @@ import (
 // dockerNamespace is containerd's namespace of Docker's containers.
 const dockerNamespace = "moby"
 
-// dockerConfig is a daemon.json before weir, written as no program would.
-const dockerConfig = `{ "userland-proxy":false,
-   "log-level" : "warn", "runtimes":{}
+// dockerConfig is a daemon.json before weir, written as no program would. Where Docker looks for CDI devices it knows
+// only since it knows those.
+const (
+	dockerConfig = `{ "userland-proxy":false,
+   "log-level" : "warn", "runtimes":{}MORE
 }`
+	dockerCDI = `, "cdi-spec-dirs": [ "@/cdi" ]`
+)
 
 // Docker is one Docker daemon on a node.
 type Docker struct {
@@ -64,7 +68,7 @@ func StartDocker(t testing.TB, n *node.Node, options DockerOptions) *Docker {
 	if err := os.MkdirAll(d.Dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(d.Config(), []byte(dockerConfig), 0o644); err != nil {
+	if err := os.WriteFile(d.Config(), []byte(d.Original()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if options.Configure != nil {
@@ -111,8 +115,17 @@ func (d *Docker) program(name string) string {
 }
 
 // Config is the path of its daemon.json, and Original the text of that before weir.
-func (d *Docker) Config() string   { return d.file("daemon.json") }
-func (d *Docker) Original() string { return dockerConfig }
+func (d *Docker) Config() string { return d.file("daemon.json") }
+func (d *Docker) Original() string {
+	more := ""
+	if !d.Containerd.g.Old {
+		more = strings.ReplaceAll(dockerCDI, "@", d.Dir)
+	}
+	return strings.ReplaceAll(dockerConfig, "MORE", more)
+}
+
+// CDI is where a specification of devices is looked for.
+func (d *Docker) CDI() string { return d.file("cdi/weir-gpu.json") }
 
 // Annotates tells whether its command line can give a container annotations.
 func (d *Docker) Annotates() bool {
