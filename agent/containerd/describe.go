@@ -16,6 +16,7 @@ import (
 // Container is one of containerd's containers.
 type Container struct {
 	ociapi.Key
+	Name    string // as an engine above containerd has it, where the specification has none
 	Image   string
 	Labels  map[string]string
 	Runtime []byte // the runtime's options, as they are encoded
@@ -54,7 +55,7 @@ func Describe(c Container) (listed ociapi.Listed, ok bool) {
 	}
 	listed = ociapi.Listed{
 		Key:          c.Key,
-		Name:         first(facts.Name),
+		Name:         first(facts.Name, c.Name),
 		PodNamespace: first(facts.Namespace),
 		Pod:          first(facts.Pod),
 		PodUID:       first(facts.PodUID, c.Labels[podUIDLabel]),

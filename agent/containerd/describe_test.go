@@ -44,6 +44,11 @@ func TestDescribe(t *testing.T) {
 			ociapi.Listed{Key: ociapi.Key{Namespace: "default", ID: "abc"}, Name: "db", PID: 9,
 				Asks: map[string]string{"weir/memory.abc": "2GiB", "weir/memory.db": "1GiB"}},
 		},
+		"of Docker": {
+			Container{Key: ociapi.Key{Namespace: "moby", ID: "abc"}, Name: "db", Spec: []byte(`{"annotations":{"weir/memory.db":"1GiB"}}`)},
+			ociapi.Listed{Key: ociapi.Key{Namespace: "moby", ID: "abc"}, Name: "db",
+				Asks: map[string]string{"weir/memory.db": "1GiB"}},
+		},
 		"of a damaged specification": {
 			Container{Key: ociapi.Key{Namespace: "default", ID: "x"}, Spec: []byte(`{"a`), Task: &Task{9, true}},
 			ociapi.Listed{Key: ociapi.Key{Namespace: "default", ID: "x"}, PID: 9, Running: true},

@@ -17,6 +17,7 @@ import (
 	"weir/agent/control/ociapi"
 	"weir/hook/rootfs"
 	"weir/oci"
+	"weir/oci/engine"
 )
 
 // specBytesMax is more than any specification has.
@@ -60,9 +61,9 @@ func Open(dir, config, id string, nvidia bool) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if facts.Name == "" && (facts.HasGPU || oci.Mentions(facts.Annotations)) {
+	if facts.Name == "" && (facts.HasGPU || facts.AllDevices || oci.Mentions(facts.Annotations)) {
 		var image string
-		facts.Name, image = told(dir, id, spec)
+		facts.Name, image = engine.Told(dir, id, spec)
 		facts.Image = cmp.Or(facts.Image, image)
 	}
 	facts.Name = cmp.Or(facts.Name, id)

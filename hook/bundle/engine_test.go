@@ -60,6 +60,27 @@ func TestNamesOfEngines(t *testing.T) {
 	}
 }
 
+// A privileged container, which may use any GPU and asks for none, is named, too; one that has nothing to do with weir is
+// not looked for.
+func TestNamesOfThoseWithoutAsking(t *testing.T) {
+	const id = "7791950f40175030"
+	dir := t.TempDir()
+	bundle := filepath.Join(dir, "overlay-containers", id, "userdata")
+	for spec, want := range map[string]string{
+		`{"root":{"path":"rootfs"},"linux":{"resources":{"devices":[{"allow":true,"access":"rwm"}]}}}`: "web",
+		`{"root":{"path":"rootfs"}}`: id,
+	} {
+		write(t, bundle, spec, nil)
+		list := `[{"id":"` + id + `","names":["web"]}]`
+		if err := os.WriteFile(filepath.Join(dir, "overlay-containers/containers.json"), []byte(list), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := Open(bundle, id, false); err != nil || b.Facts.Name != want {
+			t.Errorf("%s: %v, %+v", spec, err, b)
+		}
+	}
+}
+
 // What the specification says of itself is not looked for anywhere else.
 func TestSpecificationNamesFirst(t *testing.T) {
 	const id = "7791950f40175030"

@@ -40,6 +40,7 @@ func TestDocker(t *testing.T) {
 	})
 	part("names", dockerNames)
 	part("gpus-flag", dockerGPUs)
+	part("not-enforced", dockerNotEnforced)
 	part("identical", dockerIdentical)
 	part("refused", dockerRefused)
 	part("started-again", func(t *testing.T, n *node.Node, s ctrd.DockerStarter) {
@@ -86,6 +87,14 @@ func dockerNames(t *testing.T, n *node.Node, s ctrd.DockerStarter) {
 		shown.RuntimeID != s.Docker.MustDocker("inspect", "--format", "{{.Id}}", "web") {
 		t.Errorf("%+v", shown)
 	}
+}
+
+// What has a GPU and no cap is shown by its name, too.
+func dockerNotEnforced(t *testing.T, n *node.Node, s ctrd.DockerStarter) {
+	n.Configure("")
+	s.Container(node.Wish{Name: "passed", GPU: true}).Puppet().OK("init")
+	shows(t, n, "moby/passed: it has a GPU and no annotation of weir's")
+	n.Configure(dockerRules)
 }
 
 // A GPU that Docker gives by --gpus is one.

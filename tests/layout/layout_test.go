@@ -82,7 +82,7 @@ func withSuffix(names []string, suffixes ...string) []string {
 // ones, at the bottom, import no package of the project at all.
 var heights = map[string]int{
 	"agent/sched": 0, "agent/ledger": 0, "agent/residency": 0, "agent/place": 0, "oci": 0,
-	"oci/annotation": 1, "oci/cdi": 1, "oci/policy": 1, "oci/runtimeconf": 1,
+	"oci/annotation": 1, "oci/cdi": 1, "oci/engine": 1, "oci/policy": 1, "oci/runtimeconf": 1,
 	"agent/config": 1, "agent/store": 1, "agent/device": 1, "cgo/abi": 1,
 	"agent/control": 2,
 	"agent/events":  3, "agent/session": 3, "agent/metrics": 3, "agent/doctor": 3, "agent/top": 3,

@@ -4,6 +4,7 @@ package main
 // on is used, no more.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"weir/agent/containerd"
 	"weir/agent/control/ociapi"
+	"weir/oci/engine"
 )
 
 const (
@@ -173,6 +175,8 @@ func convert(namespace string, c containers.Container, process *task.Process) co
 		Key: ociapi.Key{Namespace: namespace, ID: c.ID}, Image: c.Image, Labels: c.Labels,
 		Runtime: content(c.Runtime.Options), Spec: content(c.Spec), Created: c.CreatedAt,
 	}
+	name, image := engine.Told("", c.ID, container.Spec)
+	container.Name, container.Image = name, cmp.Or(container.Image, image)
 	if process.GetPid() > 0 { // some runtimes have no process out here
 		switch process.Status {
 		case task.Status_RUNNING, task.Status_PAUSED, task.Status_PAUSING:

@@ -1,9 +1,8 @@
-package bundle
-
-// What Docker and Podman know of a container and do not write into its specification: its name and its image. Each
-// keeps them in a file of its own, whose place follows from the bundle, or from what is mounted out of the container's
-// own directory. Invariants: a file says something only of the container whose id is in it; what cannot be read, or
-// reads otherwise, is not known.
+// Package engine knows what Docker and Podman have of a container and do not write into its specification: its name and
+// its image. Each keeps them in a file of its own, whose place follows from the bundle, or from what is mounted out of the
+// container's own directory. Invariants: a file says something only of the container whose id is in it; what cannot be
+// read, or reads otherwise, is not known.
+package engine
 
 import (
 	"encoding/json"
@@ -18,10 +17,11 @@ import (
 // recordBytesMax is more than such a file has.
 const recordBytesMax = 16 << 20
 
-// told is a container's name and image as its engine has them, empty where it is none of these.
-func told(dir, id string, spec []byte) (name, image string) {
+// Told is the name and image of the container with this id, as its engine has them, and empty where it is none of
+// these. dir is its bundle; where that is empty only the specification tells where to look.
+func Told(dir, id string, spec []byte) (name, image string) {
 	var parts struct{ Mounts []oci.Mount }
-	_ = json.Unmarshal(spec, &parts)                      // it has been read before
+	_ = json.Unmarshal(spec, &parts)                      // who reads it otherwise says what is wrong with it
 	places := []string{filepath.Join(dir, "config.json")} // and then the files that are mounted out of such places
 	for _, m := range parts.Mounts {
 		places = append(places, m.Source)
