@@ -12,10 +12,11 @@ import (
 func TestDockerRows(t *testing.T) {
 	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
 	d := ctrd.StartDocker(t, n, ctrd.DockerOptions{Configure: []string{}})
+	var only []string
 	if !d.Annotates() {
-		t.Skip("Docker before 24 has no annotations")
+		only = []string{"C7"} // in all others a container asks
 	}
-	play(t, "docker", n, ctrd.DockerStarter{Docker: d}, nil)
+	play(t, "docker", n, ctrd.DockerStarter{Docker: d}, only)
 }
 
 func TestDockerRowsByCDI(t *testing.T) {
