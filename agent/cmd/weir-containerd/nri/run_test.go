@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,6 +22,12 @@ import (
 	"weir/agent/control/ociapi/ociapitest"
 )
 
+// Once, since NRI's own goroutines outlive their runtimes and read it.
+func TestMain(m *testing.M) {
+	nrilog.Set(logger{slog.New(slog.DiscardHandler)})
+	os.Exit(m.Run())
+}
+
 // startRuntime starts one that requires weir's plugin.
 func startRuntime(t *testing.T, socket string) *adaptation.Adaptation {
 	t.Helper()
@@ -30,7 +37,6 @@ func startRuntime(t *testing.T, socket string) *adaptation.Adaptation {
 	}
 	update := func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil }
 	dir := t.TempDir()
-	nrilog.Set(logger{slog.New(slog.DiscardHandler)})
 	r, err := adaptation.New("containerd", "2.4.2", synchronize, update, adaptation.WithSocketPath(socket),
 		adaptation.WithPluginPath(dir), adaptation.WithPluginConfigPath(dir),
 		adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true, RequiredPlugins: []string{name}}))
