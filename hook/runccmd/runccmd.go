@@ -4,6 +4,7 @@
 package runccmd
 
 import (
+	"errors"
 	"slices"
 	"strings"
 )
@@ -24,6 +25,11 @@ func (c *Command) Starts() bool { return c.Name == "create" || c.Name == "run" |
 
 // Restores tells whether the container's processes come out of a checkpoint.
 func (c *Command) Restores() bool { return c.Name == "restore" }
+
+// ErrRestores says why what a container gets from weir cannot be given to one out of a checkpoint: what its processes
+// hold on a GPU is there before anybody could charge it.
+var ErrRestores = errors.New("weir cannot hold a cap for processes that are restored from a checkpoint; start the " +
+	"container anew, or restore it without weir's annotations")
 
 // The flags that take a value in the next argument, of runc and crun. All others are taken to have none.
 var (

@@ -18,11 +18,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"weir/agent/control/ociapi"
 	"weir/hook/bundle"
 	"weir/hook/report"
 	"weir/hook/rootfs"
+	"weir/hook/runccmd"
 )
 
 // state is what a hook is told.
@@ -125,11 +127,26 @@ func begun(o options, s state, preload *string) error {
 	if s.PID <= 0 {
 		return fmt.Errorf("container %s: its state has no pid; register is for createRuntime", s.ID)
 	}
+	if restored() {
+		return fmt.Errorf("container %s: %w", s.ID, runccmd.ErrRestores)
+	}
 	event := ociapi.Event{GrantID: o.id, Bundle: s.Bundle, PID: s.PID, Preload: preload}
 	if err := (ociapi.Client{Socket: o.socket}).Register(event); err != nil {
 		return fmt.Errorf("container %s: %w", s.ID, err)
 	}
 	return nil
+}
+
+// restored tells whether the container comes out of a checkpoint: its state does not say so, but the runtime, which
+// runs hooks as its children, was called so. It runs the hooks of its start then, and none that would inject.
+func restored() bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", os.Getppid()))
+	if err != nil {
+		return false
+	}
+	words := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	command := runccmd.Parse(words[1:])
+	return command.Restores()
 }
 
 // release never fails but for the log: the agent sees the end of the container by itself, too.
@@ -146,9 +163,12 @@ func start(o options, s state) error {
 		return nil
 	}
 	fail := func(err error) error { return fmt.Errorf("container %s: %w", b.Facts.Name, err) }
-	request, unread := b.Request()
-	if unread != nil && b.Asks() {
-		return fail(unread)
+	request, obstacle := b.Request()
+	if restored() {
+		obstacle = runccmd.ErrRestores
+	}
+	if obstacle != nil && b.Asks() {
+		return fail(obstacle)
 	}
 	// What is wrong with an image must not decide whether the node's policy holds for it.
 	request.PID = s.PID
@@ -160,8 +180,8 @@ func start(o options, s state) error {
 	switch {
 	case errors.As(err, &refusal), err != nil && b.Asks():
 		return fail(err)
-	case err == nil && prepared.Grant != nil && unread != nil:
-		return fail(unread) // its first process ends now, and with it what was granted
+	case err == nil && prepared.Grant != nil && obstacle != nil:
+		return fail(obstacle) // its first process ends now, and with it what was granted
 	}
 	return nil
 }

@@ -159,6 +159,36 @@ func TestStart(t *testing.T) {
 }
 
 // An image that cannot be read makes no exception from the policy: the agent is asked all the same.
+// TestRestore: the hooks of a start run when a container is restored, too, where nothing can be injected into it.
+func TestRestore(t *testing.T) {
+	agent := ociapitest.Start(t)
+	grant := oci.Grant{ID: "0123456789ab"}
+	agent.Answer(ociapi.Prepared{Grant: &grant})
+	const asking = `{"root":{"path":"rootfs"},"annotations":{"weir/memory":"1GiB"}}`
+	const unasked = `{"root":{"path":"rootfs"},"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`
+	for _, test := range []struct {
+		command, verb, spec string
+		refused             bool
+	}{
+		{"restore", "start", asking, true}, {"restore", "start", unasked, true}, {"restore", "start", `{}`, false},
+		{"restore", "register", asking, true}, {"restore", "merge", asking, true}, {"restore", "release", asking, false},
+		{"create", "start", asking, false}, {"create", "register", asking, false},
+	} {
+		// A shell that was called as runc is, and runs the script of the command's name.
+		dir, bundle := t.TempDir(), bundleWith(t, test.spec)
+		script := fmt.Sprintf("echo '%s' | WEIR_TEST_AS_PROGRAM=1 %s %s --socket %s\nexit\n", stateOf(bundle), os.Args[0], test.verb, agent.Socket)
+		if err := os.WriteFile(filepath.Join(dir, test.command), []byte(script), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		runc := exec.Cmd{Path: "/bin/sh", Args: []string{"runc", test.command, "--bundle", bundle, "web"}, Dir: dir}
+		out, err := runc.CombinedOutput()
+		if refused := strings.Contains(string(out), "container web: weir cannot hold a cap for processes that are restored"); refused != test.refused ||
+			(err != nil) != test.refused {
+			t.Errorf("%s, %s of %s: %v, %s", test.command, test.verb, test.spec, err, out)
+		}
+	}
+}
+
 func TestStartOfAnUnreadableImage(t *testing.T) {
 	agent := ociapitest.Start(t)
 	dir := bundleWith(t, `{"root":{"path":"rootfs"},"linux":{"devices":[{"path":"/dev/nvidia0"}]}}`)

@@ -39,11 +39,6 @@ func main() {
 	os.Exit(1)
 }
 
-// errRestores says why what a container gets from weir cannot be given to one out of a checkpoint: its processes
-// have been, and what they hold on a GPU is there before anybody could charge it.
-var errRestores = errors.New("weir cannot hold a cap for processes that are restored from a checkpoint; start the " +
-	"container anew, or restore it without weir's annotations")
-
 // prepare asks the agent about the container and edits its specification. broken is what is wrong with
 // the settings.
 func prepare(command runccmd.Command, settings settings, broken error) error {
@@ -66,7 +61,7 @@ func prepare(command runccmd.Command, settings settings, broken error) error {
 	}
 	request, obstacle := b.Request()
 	if command.Restores() {
-		obstacle = errRestores
+		obstacle = runccmd.ErrRestores
 	}
 	if obstacle != nil && b.Asks() {
 		return fail(obstacle)
