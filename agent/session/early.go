@@ -39,11 +39,12 @@ var errMissed = fmt.Errorf("%w: it was made while weir's plugin was away, so not
 // Start refuses a container that was made and must not run so: one that was to have a grant and has none, because
 // nobody asked about it, or because the runtime did not take the answer. What a plugin answered shows in the
 // container's mounts; what weir-runtime and hooks do to a container does not, and they do it or fail.
-func (n *Node) Start(ctx context.Context, start ociapi.Start) error {
-	if err := n.checkRuntime(start.Container); err != nil {
+func (n *Node) Start(ctx context.Context, start ociapi.Start) (err error) {
+	asked := start.Container
+	defer func() { n.tellRefused(&asked, err) }()
+	if err := n.checkRuntime(asked); err != nil {
 		return err
 	}
-	asked := start.Container
 	n.complete(ctx, &asked)
 	n.mu.Lock()
 	defer n.mu.Unlock()

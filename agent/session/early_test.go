@@ -114,6 +114,7 @@ func TestStartOfWhatWasMade(t *testing.T) {
 			}
 		}
 	}
+	b.wantEvent("start-refused", "not started: it was made while weir's plugin was away")
 	for _, what := range []string{config.UnaskedDefault, config.UnaskedRefuse} {
 		b := start(t, hooked, func(o *Options) { o.Policy.UnaskedGPU = what })
 		want := map[string]string{config.UnaskedDefault: "plugin was away", config.UnaskedRefuse: "unasked_gpu"}[what]

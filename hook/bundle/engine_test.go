@@ -46,7 +46,7 @@ func TestNamesOfEngines(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// An annotation that names another asks, too, and is refused: a mistake.
+			// An annotation that names another than the container is a mistake, which the agent tells.
 			write(t, place(test.bundle), `{"root":{"path":"rootfs"},"annotations":{"weir/memory.web":"1GiB"},"mounts":[`+
 				`{"destination":"/etc/hostname","source":"`+place(test.source)+`"}]}`, nil)
 			b, err := Open(place(test.bundle), "", id, false)
@@ -57,27 +57,6 @@ func TestNamesOfEngines(t *testing.T) {
 				t.Errorf("name %q, image %q, asks: %t", b.Facts.Name, b.Facts.Image, b.Asks())
 			}
 		})
-	}
-}
-
-// A privileged container, which may use any GPU and asks for none, is named, too; one that has nothing to do with weir is
-// not looked for.
-func TestNamesOfThoseWithoutAsking(t *testing.T) {
-	const id = "7791950f40175030"
-	dir := t.TempDir()
-	bundle := filepath.Join(dir, "overlay-containers", id, "userdata")
-	for spec, want := range map[string]string{
-		`{"root":{"path":"rootfs"},"linux":{"resources":{"devices":[{"allow":true,"access":"rwm"}]}}}`: "web",
-		`{"root":{"path":"rootfs"}}`: id,
-	} {
-		write(t, bundle, spec, nil)
-		list := `[{"id":"` + id + `","names":["web"]}]`
-		if err := os.WriteFile(filepath.Join(dir, "overlay-containers/containers.json"), []byte(list), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if b, err := Open(bundle, id, false); err != nil || b.Facts.Name != want {
-			t.Errorf("%s: %v, %+v", spec, err, b)
-		}
 	}
 }
 
