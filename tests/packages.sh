@@ -24,7 +24,6 @@ wanted=(
     containerd:/usr/bin/containerd
     docker.io:/usr/sbin/dockerd
     podman:/usr/bin/podman
-    crun:/usr/bin/crun
     libncursesw6:/usr/lib/x86_64-linux-gnu/libncursesw.so.6
 )
 
