@@ -4,6 +4,8 @@ package session
 // whoever looks after the node by an event.
 
 import (
+	"strings"
+
 	"weir/agent/control"
 	"weir/agent/control/ociapi"
 )
@@ -16,11 +18,12 @@ func (n *Node) tellRefused(asked *ociapi.Container, reason error) {
 	if reason == nil || len(asked.Annotations) == 0 && !asked.HasGPU { // the latter start whatever is said of them
 		return
 	}
-	message := "not started: " + control.Reason(reason)
+	message := "not started"
 	if asked.Pod != "" {
-		message = "of pod " + asked.Pod + " " + message
+		message += " in pod " + asked.Pod
 	}
-	message = message[:min(len(message), refusedBytesMax)]
+	message += ": " + control.Reason(reason)
+	message = strings.ToValidUTF8(message[:min(len(message), refusedBytesMax)], "")
 	n.events.Add(control.Event{Type: "start-refused", Container: nameOf(asked.Name), Namespace: asked.Namespace,
 		Message: message})
 }

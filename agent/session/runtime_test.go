@@ -223,6 +223,12 @@ func TestPrepareRefuses(t *testing.T) {
 		}
 		b.wantEvent("start-refused", "not started: ", want)
 	}
+	inPod := asking("web", "x")
+	inPod.Pod = "web-0"
+	if _, err := b.Prepare(t.Context(), inPod); err == nil {
+		t.Error("a container of a pod is prepared")
+	}
+	b.wantEvent("start-refused", `not started in pod web-0: annotation "weir/memory": "x"`)
 	shown, told := asking("shown", ""), b.number("start-refused")
 	shown.Annotations, shown.AllDevices, shown.Bundle = nil, true, "bundle"
 	if _, err := b.Prepare(t.Context(), shown); err == nil || b.number("start-refused") != told {
