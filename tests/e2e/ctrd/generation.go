@@ -22,9 +22,24 @@ type Generation struct {
 }
 
 // Generations are those that tests run on. A test is skipped where a generation's programs are missing, and fails
-// where `make` or tests/packages.sh should have brought them (CI is set).
+// where `make` or tests/packages.sh should have brought them (CI is set). WEIR_TEST_CONTAINERD names a folder with the
+// programs of another one, which is then the only one.
 func Generations() []Generation {
+	if bin := os.Getenv("WEIR_TEST_CONTAINERD"); bin != "" {
+		return []Generation{other(bin)}
+	}
 	return []Generation{{Name: "1.6", Old: true, bin: "/usr/bin"}, {Name: "2.4"}}
+}
+
+// other is the generation of a folder's programs; need says what is wrong with one that has no version.
+func other(bin string) Generation {
+	version, _ := exec.Command(filepath.Join(bin, "containerd"), "--version").Output()
+	g := Generation{Name: "?", bin: bin}
+	if fields := strings.Fields(string(version)); len(fields) > 2 {
+		parts := strings.Split(strings.TrimPrefix(fields[2], "v"), ".")
+		g.Name, g.Old = strings.Join(parts[:min(2, len(parts))], "."), parts[0] == "1"
+	}
+	return g
 }
 
 // Each runs a test on every generation.
