@@ -34,12 +34,14 @@ func TestContainerdRows(t *testing.T) {
 
 func TestContainerdRowsByCDI(t *testing.T) {
 	ctrd.Each(t, func(t *testing.T, g ctrd.Generation) {
-		if g.Old {
+		if g.Plain {
 			t.Skip("containerd before 1.7 knows no CDI")
 		}
 		n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})
 		d := ctrd.Start(t, g, n, ctrd.Options{Mode: "cdi"})
-		play(t, "ctr", n, ctrd.Ctr{Daemon: d, Runtime: "runc", CDI: d.CDI(), Flags: []string{"--device", "weir/gpu=0"}}, hookRows)
+		if !g.Old { // its ctr takes such a name for a file
+			play(t, "ctr", n, ctrd.Ctr{Daemon: d, Runtime: "runc", CDI: d.CDI(), Flags: []string{"--device", "weir/gpu=0"}}, hookRows)
+		}
 		play(t, "pod", n, ctrd.CRI{Daemon: d, Handler: "-", Devices: []string{"weir/gpu=0"}}, hookRows)
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 func TestPluginRows(t *testing.T) {
 	ctrd.Each(t, func(t *testing.T, g ctrd.Generation) {
-		if g.Old {
+		if g.Plain {
 			t.Skip("this containerd has no plugins of this kind")
 		}
 		n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB")})

@@ -42,6 +42,20 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
       Root = "@/runc"
 `
 
+// pluggable is for containerd 1.7: the plugin's socket, and in the CRI's section where CDI devices are found.
+const (
+	pluggable = `
+[plugins."io.containerd.nri.v1.nri"]
+  socket_path = "@/nri.sock"
+  plugin_path = "@/nri"
+  plugin_config_path = "@/nri"
+  plugin_request_timeout = "6s"
+`
+	withDevices = `
+  cdi_spec_dirs = ["@/cdi"]
+`
+)
+
 // newConfig is for containerd from 2.0 on.
 const newConfig = `version = 3
 imports = []
@@ -95,6 +109,10 @@ func (g *Generation) config(dir string, options Options) string {
 	text, cri := newConfig, "'io.containerd.cri.v1.runtime'"
 	if g.Old {
 		text, cri = oldConfig, "'io.containerd.grpc.v1.cri'"
+		if !g.Plain {
+			const first = `[plugins."io.containerd.grpc.v1.cri"]`
+			text = strings.Replace(text, first, first+withDevices, 1) + pluggable
+		}
 	}
 	if options.Hooks {
 		text += strings.ReplaceAll(hooked, "CRI", cri)

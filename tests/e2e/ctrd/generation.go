@@ -16,9 +16,10 @@ import (
 
 // Generation is a containerd of one time, with the runc, shim and ctr that go with it.
 type Generation struct {
-	Name string // "1.6", "2.4"
-	Old  bool   // before 2.0: no CDI, no NRI, another configuration
-	bin  string // what stands first in PATH
+	Name  string // "1.6", "2.4"
+	Old   bool   // before 2.0: another configuration
+	Plain bool   // before 1.7: no CDI, no NRI
+	bin   string // what stands first in PATH
 }
 
 // Generations are those that tests run on. A test is skipped where a generation's programs are missing, and fails
@@ -28,7 +29,7 @@ func Generations() []Generation {
 	if bin := os.Getenv("WEIR_TEST_CONTAINERD"); bin != "" {
 		return []Generation{other(bin)}
 	}
-	return []Generation{{Name: "1.6", Old: true, bin: "/usr/bin"}, {Name: "2.4"}}
+	return []Generation{{Name: "1.6", Old: true, Plain: true, bin: "/usr/bin"}, {Name: "2.4"}}
 }
 
 // other is the generation of a folder's programs; need says what is wrong with one that has no version.
@@ -38,6 +39,7 @@ func other(bin string) Generation {
 	if fields := strings.Fields(string(version)); len(fields) > 2 {
 		parts := strings.Split(strings.TrimPrefix(fields[2], "v"), ".")
 		g.Name, g.Old = strings.Join(parts[:min(2, len(parts))], "."), parts[0] == "1"
+		g.Plain = g.Name == "1.6"
 	}
 	return g
 }
