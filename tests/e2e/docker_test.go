@@ -136,7 +136,7 @@ func dockerRefused(t *testing.T, n *node.Node, s ctrd.DockerStarter) {
 	n.StopAgent()
 	s.Container(node.Wish{Name: "did-not-ask"}).Puppet().OK("init")
 	if ask := (node.Wish{Name: "asks", Annotations: memory("1GiB")}); s.Lacks(ask) == "" {
-		refused(t, n, s, ask, "start weir agent")
+		refused(t, n, s, ask, "start one with: weir agent")
 	}
 	n.StartAgent()
 	n.Configure(dockerRules)
