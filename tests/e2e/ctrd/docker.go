@@ -76,9 +76,10 @@ func StartDocker(t testing.TB, n *node.Node, options DockerOptions) *Docker {
 			t.Fatalf("weir runtime configure: exit %d: %s%s", out.Code, out.Stdout, out.Stderr)
 		}
 	}
-	for _, dir := range []string{"/run/docker", "/run/docker/plugins"} { // it looks for plugins there, and makes the place
-		if !exists(dir) {
-			t.Cleanup(func() { _ = os.Remove(dir) })
+	// It makes the place where it looks for plugins, and before 23 a key, wherever its own places are.
+	for _, path := range []string{"/run/docker", "/run/docker/plugins", "/etc/docker", "/etc/docker/key.json"} {
+		if !exists(path) {
+			t.Cleanup(func() { _ = os.Remove(path) })
 		}
 	}
 	t.Cleanup(d.Stop)
