@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -54,10 +55,20 @@ const visibleDevices = "NVIDIA_VISIBLE_DEVICES="
 // Look reads what a specification says. An NVIDIA runtime below is one that gives GPUs by the
 // environment; without it the environment, which every CUDA image sets, gives none.
 func Look(spec []byte, nvidiaRuntime bool) (Facts, error) {
+	return LookBeyond(spec, nvidiaRuntime, nil)
+}
+
+// LookBeyond is Look where annotations with these values are the image's, and so name nothing. Weir's stay: who starts
+// the container is told that they ask for nothing.
+func LookBeyond(spec []byte, nvidiaRuntime bool, ofImage map[string]string) (Facts, error) {
 	var s Parts
 	if err := json.Unmarshal(spec, &s); err != nil {
 		return Facts{}, fmt.Errorf("reading the container's specification: %w", err)
 	}
+	maps.DeleteFunc(s.Annotations, func(annotation, value string) bool {
+		of, there := ofImage[annotation]
+		return there && of == value && !IsRequest(annotation)
+	})
 	return s.Facts(nvidiaRuntime), nil
 }
 

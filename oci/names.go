@@ -30,6 +30,11 @@ func Applies(annotation, container string) (name string, own, ok bool) {
 	return name, named, true
 }
 
+// IsRequest tells whether an annotation is one of weir's by which somebody may ask, for whichever container.
+func IsRequest(annotation string) bool {
+	return strings.HasPrefix(annotation, Prefix) && annotation != Marker
+}
+
 // Mentions tells whether any of the annotations is weir's, for whichever container.
 func Mentions(annotations map[string]string) bool {
 	for annotation := range annotations {

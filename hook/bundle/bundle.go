@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,6 +38,8 @@ type Bundle struct {
 	Facts oci.Facts
 	id    string
 	path  string // of the specification
+	// notTheirs says why weir's annotations are no request of the container's maker; nil: they are.
+	notTheirs error
 }
 
 // Open reads the bundle in a directory, of the container with this id. Its specification is in the file config;
@@ -61,10 +64,18 @@ func Open(dir, config, id string, nvidia bool) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if facts.Name == "" && (facts.HasGPU || facts.AllDevices || oci.Mentions(facts.Annotations)) {
-		var image string
-		facts.Name, image = engine.Told(dir, id, spec)
-		facts.Image = cmp.Or(facts.Image, image)
+	var notTheirs error
+	if facts.HasGPU || facts.AllDevices || oci.Mentions(facts.Annotations) {
+		told := engine.Look(dir, id, spec)
+		var ofImage map[string]string
+		if ofImage, notTheirs = annotationsOfImage(told, facts.Annotations); len(ofImage) > 0 {
+			if facts, err = oci.LookBeyond(spec, nvidia, ofImage); err != nil {
+				return nil, err
+			}
+		}
+		if facts.Name == "" {
+			facts.Name, facts.Image = told.Name, cmp.Or(facts.Image, told.Image)
+		}
 	}
 	facts.Name = cmp.Or(facts.Name, id)
 	if facts.Namespace == "" {
@@ -72,7 +83,27 @@ func Open(dir, config, id string, nvidia bool) (*Bundle, error) {
 		key, _ := ociapi.KeyOf(dir)
 		facts.Namespace = key.Namespace
 	}
-	return &Bundle{dir, spec, facts, id, path}, nil
+	return &Bundle{dir, spec, facts, id, path, notTheirs}, nil
+}
+
+// annotationsOfImage are those of a container's annotations that its image has brought, which decide nothing; where that
+// cannot be known: all. The error says why those of weir's among them are no request.
+func annotationsOfImage(told engine.Told, all map[string]string) (ofImage map[string]string, err error) {
+	ofImage, err = told.OfImage()
+	if err != nil {
+		return all, fmt.Errorf("which of weir's annotations are its image's cannot be known: %w; limits are never taken from "+
+			"an image, and Podman gives a container the image's annotations; use an image that lies in Podman's own storage, "+
+			"or a container without weir's annotations", err)
+	}
+	for _, annotation := range slices.Sorted(maps.Keys(ofImage)) {
+		value, there := all[annotation]
+		if there && value == ofImage[annotation] && oci.IsRequest(annotation) {
+			return ofImage, fmt.Errorf("annotation %.100q: %.70q is what its image says, and limits are never taken from an image; "+
+				"ask for what the container is to have with --annotation, in other words than the image's, or make the image "+
+				"without it", annotation, value)
+		}
+	}
+	return ofImage, nil
 }
 
 func readSpec(path string) ([]byte, error) {
@@ -115,6 +146,9 @@ func (b *Bundle) Request() (ociapi.Container, error) {
 		PodUID: b.Facts.PodUID, Image: b.Facts.Image, Command: b.Facts.Command, HasGPU: b.Facts.HasGPU, AllDevices: b.Facts.AllDevices,
 		Root:        root,
 		Annotations: b.Facts.Requests(),
+	}
+	if b.notTheirs != nil && b.Asks() {
+		return request, b.notTheirs
 	}
 	image, err := rootfs.Open(root)
 	if err != nil {

@@ -75,3 +75,61 @@ func TestSpecificationNamesFirst(t *testing.T) {
 		t.Errorf("%v, %+v", err, b)
 	}
 }
+
+// Podman gives a container its image's annotations. They name nothing, hide nothing, and ask for nothing.
+func TestAnnotationsOfImages(t *testing.T) {
+	const id, image = "7791950f40175030", "0a1b"
+	const gpu = `"linux":{"devices":[{"path":"/dev/nvidia0","type":"c","major":195,"minor":0}]}`
+	says := func(annotations string) string { return `{"schemaVersion":2,"annotations":{` + annotations + `}}` }
+	for name, test := range map[string]struct {
+		annotations, manifest, more string
+		want                        string // of the obstacle; empty: none
+	}{
+		"a cap of the image's": {`"weir/memory":"80GiB"`, says(`"weir/memory":"80GiB"`), gpu,
+			`annotation "weir/memory": "80GiB" is what its image says`},
+		"the user's own": {`"weir/memory":"4GiB"`, says(`"weir/memory":"80GiB"`), gpu, ""},
+		"one of each": {`"weir/memory":"4GiB","weir/weight":"9"`, says(`"weir/memory":"80GiB","weir/weight":"9"`), gpu,
+			`annotation "weir/weight"`},
+		"names": {`"io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-namespace":"vip",` +
+			`"org.opencontainers.image.ref.name":"vip/a","io.kubernetes.cri.container-name":"vip","weir/memory":"4GiB"`,
+			says(`"io.kubernetes.cri.container-type":"sandbox","io.kubernetes.cri.sandbox-namespace":"vip",` +
+				`"org.opencontainers.image.ref.name":"vip/a","io.kubernetes.cri.container-name":"vip"`), gpu, ""},
+		"a manifest that cannot be read": {`"weir/memory":"4GiB","io.kubernetes.cri.sandbox-namespace":"vip"`, "", gpu,
+			"0a1b/manifest"},
+		"without a request": {`"io.kubernetes.cri.sandbox-namespace":"vip"`, "", gpu, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			bundle := filepath.Join(dir, "overlay-containers", id, "userdata")
+			write(t, bundle, `{"root":{"path":"rootfs"},"annotations":{`+test.annotations+`},`+test.more+`}`, nil)
+			if err := os.MkdirAll(filepath.Join(bundle, "rootfs"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			files := map[string]string{"overlay-containers/containers.json": `[{"id":"` + id + `","names":["web"],"image":"` +
+				image + `","metadata":"{\"image-name\":\"b\"}"}]`}
+			if test.manifest != "" {
+				files["overlay-images/"+image+"/manifest"] = test.manifest
+			}
+			for path, text := range files {
+				path = filepath.Join(dir, path)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b, err := Open(bundle, "", id, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Facts.Name != "web" || b.Facts.Image != "b" || b.Facts.Namespace != "" || b.Facts.Sandbox || !b.Concerns() {
+				t.Errorf("%+v", b.Facts)
+			}
+			_, err = b.Request()
+			if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}

@@ -59,6 +59,7 @@ func podman(t *testing.T, way podmanWay, all bool) {
 	asks := node.Wish{Name: "web", Annotations: memory("48MiB")}
 	part("exec", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { untouchedBeside(t, n, s, asks) })
 	part("names", podmanNames)
+	part("image's-annotations", podmanImageAnnotations)
 	part("bad-input", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { badInput(t, n, s) })
 	if all {
 		part("two-caps", func(t *testing.T, n *node.Node, s ctrd.PodmanStarter) { twoCaps(t, n, s) })
@@ -86,6 +87,28 @@ func podmanNames(t *testing.T, n *node.Node, s ctrd.PodmanStarter) {
 		t.Errorf("%+v", shown)
 	}
 	n.Configure("")
+}
+
+// Podman gives a container the annotations of its image, by which nobody gets a cap, a name or another's rule.
+func podmanImageAnnotations(t *testing.T, n *node.Node, s ctrd.PodmanStarter) {
+	n.Configure("[[containers]]\nnamespace = \"vip\"\nmemory_max = \"8GiB\"\n[[containers]]\nimage = \"weir.test/*\"\nmemory_max = \"64MiB\"\n")
+	defer n.Configure("")
+	image := s.Podman.Annotated(map[string]string{"weir/memory": "4GiB", "org.opencontainers.image.ref.name": "vip/a",
+		"io.kubernetes.cri.sandbox-namespace": "vip"})
+	s.Image = image
+	p := s.Container(node.Wish{Name: "theirs"}).Start()
+	if code, _ := p.Wait(time.Minute); code == 0 || !strings.Contains(p.Stderr(), `annotation "weir/memory": "4GiB" is what its image says`) {
+		t.Errorf("code %d: %s", code, p.Stderr())
+	}
+	p = s.Container(node.Wish{Name: "over", Annotations: memory("1GiB")}).Start()
+	if code, _ := p.Wait(time.Minute); code == 0 || !strings.Contains(p.Stderr(), "over the ceiling of 64MiB") {
+		t.Errorf("code %d: %s", code, p.Stderr())
+	}
+	mine := s.Container(node.Wish{Name: "mine", Annotations: memory("48MiB")}).Puppet()
+	mine.OK("init")
+	if code := mine.Code("alloc %d", 64*mib); code != outOfMemory {
+		t.Errorf("over its user's cap: code %d, want 2 (out of memory)", code)
+	}
 }
 
 // unconfigure is refused while a container runs under weir, and then puts back every file.

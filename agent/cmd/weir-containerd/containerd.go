@@ -175,8 +175,8 @@ func convert(namespace string, c containers.Container, process *task.Process) co
 		Key: ociapi.Key{Namespace: namespace, ID: c.ID}, Image: c.Image, Labels: c.Labels,
 		Runtime: content(c.Runtime.Options), Spec: content(c.Spec), Created: c.CreatedAt,
 	}
-	name, image := engine.Told("", c.ID, container.Spec)
-	container.Name, container.Image = name, cmp.Or(container.Image, image)
+	told := engine.Look("", c.ID, container.Spec)
+	container.Name, container.Image = told.Name, cmp.Or(container.Image, told.Image)
 	if process.GetPid() > 0 { // some runtimes have no process out here
 		switch process.Status {
 		case task.Status_RUNNING, task.Status_PAUSED, task.Status_PAUSING:

@@ -116,9 +116,26 @@ func (p *Podman) image(wish node.Image, user int) string {
 	return p.images.load(&p.scene, wish, user, func(file, _ string) { p.MustPodman("load", "--input", file) })
 }
 
+// Annotated is the name of an image that is as the usual one, and has these annotations.
+func (p *Podman) Annotated(annotations map[string]string) string {
+	p.t.Helper()
+	const name = "weir.test/annotated:1"
+	recipe := filepath.Join(p.t.TempDir(), "Containerfile")
+	if err := os.WriteFile(recipe, []byte("FROM "+p.image(node.Image{}, 0)+"\n"), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+	build := []string{"build", "--format", "oci", "--pull-never", "--tag", name, "--file", recipe}
+	for annotation, value := range annotations {
+		build = append(build, "--annotation", annotation+"="+value)
+	}
+	p.MustPodman(append(build, filepath.Dir(recipe))...)
+	return name
+}
+
 // PodmanStarter starts containers by `podman run`.
 type PodmanStarter struct {
 	Podman *Podman
+	Image  string   // empty: as wished for
 	Flags  []string // of podman's, before `run`
 	More   []string // of `podman run`'s
 }
@@ -156,7 +173,11 @@ func (s PodmanStarter) Container(wish node.Wish) node.Container {
 		flags = append(flags, "--rm")
 	}
 	flags = append(flags, s.More...)
-	return &podmanContainer{p, wish, append(append(flags, p.image(wish.Image, wish.User)), p.program(wish)...)}
+	image := s.Image
+	if image == "" {
+		image = p.image(wish.Image, wish.User)
+	}
+	return &podmanContainer{p, wish, append(append(flags, image), p.program(wish)...)}
 }
 
 func (c *podmanContainer) Name() string { return c.wish.Name }
