@@ -41,6 +41,8 @@ type container struct {
 	unsent atomic.Int64  // answers that came late and that their tenants have yet to make room for
 
 	limiting sync.Mutex // held while the driver's limits change; taken before mu
+	// limitsTaken: another container has its control group now, and the driver's limits. Set under limiting.
+	limitsTaken atomic.Bool
 
 	mu       sync.Mutex
 	ledgers  []*ledger.Ledger // by GPU

@@ -9,13 +9,15 @@ package session
 // WELCOME; a cap that rises raises it first, one that falls lowers it last. What fails is tried again
 // with each reconciliation; meanwhile the library holds the cap, as it does where there is no such driver.
 //
-// Invariant: a limit that was set is taken away again, by whichever agent: that there may be one is kept
-// with the container before it is set.
+// Invariants: a limit that was set is taken away again, by whichever agent: that there may be one is kept
+// with the container before it is set. A group's limits are one container's: of one that is started again, whose group
+// has the same name, the predecessor may not have ended for the agent, and leaves them alone from then on.
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/agent/control"
@@ -54,13 +56,33 @@ type driverLimit struct {
 // 2.
 func (c *container) limitGroup() (group proc.Cgroup, ok bool) {
 	known, is := c.identity.(*grouped)
-	if !is || c.node.opts.Limits == nil {
+	if !is || c.node.opts.Limits == nil || c.limitsTaken.Load() {
 		return group, false
 	}
 	if at := known.group.Load(); at != nil {
 		group, ok = *at, at.Controller == ""
 	}
 	return group, ok
+}
+
+// takeLimits makes the limits that the driver may hold of predecessors in the container's control group the
+// container's own. Called under node.mu.
+func (c *container) takeLimits(predecessors []*container) {
+	for _, before := range predecessors {
+		before.limiting.Lock()
+		before.limitsTaken.Store(true)
+		before.limiting.Unlock()
+		before.mu.Lock()
+		left := slices.Clone(before.limits)
+		before.mu.Unlock()
+		c.mu.Lock()
+		for gpu, limit := range left {
+			if limit.bytes != noLimit {
+				c.limits[gpu].bytes = unknownLimit
+			}
+		}
+		c.mu.Unlock()
+	}
 }
 
 // willLimit is the record of a container that is to have these caps: from its first cap on it may have

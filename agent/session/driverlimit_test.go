@@ -320,6 +320,58 @@ func TestDriverLimitAfterARestart(t *testing.T) {
 	}
 }
 
+// A container that is started again has a control group of the same name, while its predecessor has not ended for the
+// agent: the driver's limit there is its own from then on.
+func TestDriverLimitPassesOn(t *testing.T) {
+	for _, test := range []struct {
+		name, memory string
+		restart      bool
+		want         int64
+	}{
+		{"capped", "128MiB", false, limitFor(128*mib, 1)},
+		{"restart", "128MiB", true, limitFor(128*mib, 1)},
+		{"uncapped", "", false, noLimit},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir, f := unified(t), &fakeLimits{}
+			b := start(t, limited(f), func(o *Options) { o.CountContext = true })
+			before, first, directory := b.inUnified(dir, "64MiB")
+			lives := inGroup(t, dir) // on, as a program may without a pid namespace
+			lives.Must("hello %s", socketOf(before))
+			first.Kill()
+			b.eventually("its first process has ended", func() bool { return b.hasEvent("ending", "first process has ended") })
+			asked := asking("again", test.memory)
+			if test.memory == "" {
+				asked.Annotations = map[string]string{"weir/weight": "2"}
+			}
+			next := b.granted(asked)
+			second := inGroup(t, dir)
+			b.register(next, second)
+			if test.restart {
+				b.restart()
+			}
+			if got := f.of(0, directory); got != test.want {
+				t.Errorf("beside its predecessor the driver holds %d, want %d", got, test.want)
+			}
+			b.mu.Lock()
+			left := b.containers[before.ID]
+			b.mu.Unlock()
+			left.keepLimits(true)
+			lives.Kill()
+			b.gone(before)
+			b.keepAllLimits()
+			if got := f.of(0, directory); got != test.want {
+				t.Errorf("after its predecessor's end the driver holds %d, want %d", got, test.want)
+			}
+			second.Kill()
+			b.gone(next)
+			if got := f.of(0, directory); got != noLimit {
+				t.Errorf("after its end the driver holds %d", got)
+			}
+		})
+	}
+}
+
 // Switched off, the agent takes away what an earlier one has set, and sets none.
 func TestDriverLimitSwitchedOff(t *testing.T) {
 	dir, f := unified(t), &fakeLimits{}

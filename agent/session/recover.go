@@ -69,6 +69,13 @@ func (n *Node) recover() error {
 		err = errors.Join(n.removeStrangers(), n.removeNotes(), n.dropLibraries(), n.save())
 	}
 	restored := n.sorted()
+	for _, c := range restored {
+		if known, is := c.identity.(*grouped); is && known.group.Load() != nil && !c.over() {
+			if before, err := n.predecessors(c, *known.group.Load()); err == nil {
+				c.takeLimits(before)
+			}
+		}
+	}
 	n.mu.Unlock()
 	for _, c := range restored {
 		if err == nil {

@@ -258,12 +258,19 @@ func (n *Node) register(c *container, pid int) error {
 	if err == nil && root.Ended() {
 		err = proc.ErrGone
 	}
+	var predecessors []*container
+	if err == nil {
+		predecessors, err = n.predecessors(c, group)
+	}
 	if err != nil {
 		root.Close()
 		return fail(fmt.Errorf("process %d: %w", pid, err))
 	}
 	prepared, begun := c.spec.OCI, *c.spec.OCI
 	begun.Cgroup = (*store.Cgroup)(&group)
+	for _, before := range predecessors {
+		begun.DriverLimited = begun.DriverLimited || before.spec.OCI.DriverLimited
+	}
 	c.root = root
 	c.setRoot(root.ID, n.willLimit(&begun, c.spec.Caps))
 	if err = n.save(); err == nil {
@@ -276,6 +283,7 @@ func (n *Node) register(c *container, pid int) error {
 		return fail(err)
 	}
 	c.identity.(*grouped).group.Store(&group)
+	c.takeLimits(predecessors)
 	c.keepLimits(true)
 	c.event("started", pid, "started in the control group %s", group.Path)
 	return nil
@@ -300,6 +308,34 @@ func ownGroup(pid int) (proc.Cgroup, error) {
 		err = fmt.Errorf("its control group %s is the agent's, too", group.Path)
 	}
 	return group, err
+}
+
+// predecessors are the containers that had a control group before c, and of which something is left. Two that run in
+// one group could not be told from each other. Called under mu.
+func (n *Node) predecessors(c *container, group proc.Cgroup) (ended []*container, err error) {
+	for _, other := range n.containers {
+		known, is := other.identity.(*grouped)
+		if !is || other == c {
+			continue
+		}
+		if has := known.group.Load(); has == nil || *has != group {
+			continue
+		}
+		if !other.over() {
+			return nil, fmt.Errorf("its control group %s is that of container %s, too; give each container one of its own",
+				group.Path, other.spec.Name)
+		}
+		ended = append(ended, other)
+	}
+	return ended, nil
+}
+
+// over tells whether the container's first process has ended, though the agent may not have been told. Called under
+// node.mu.
+func (c *container) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rootOver || c.closed || c.root != nil && c.root.Ended()
 }
 
 // Release says that a container has ended. One that is not known needs nothing.
@@ -356,10 +392,7 @@ func (n *Node) byBundle(bundle string) *container {
 		if c.spec.OCI == nil || c.spec.OCI.Bundle != filepath.Clean(bundle) {
 			continue
 		}
-		c.mu.Lock()
-		over := c.rootOver || c.closed || c.root != nil && c.root.Ended()
-		c.mu.Unlock()
-		if !over {
+		if !c.over() {
 			return c
 		}
 	}

@@ -329,6 +329,12 @@ func TestRegisterRefuses(t *testing.T) {
 	if err := b.Register(t.Context(), ociapi.Event{Bundle: "/bundles/web", PID: bare.PID()}); !errors.Is(err, control.ErrConflict) {
 		t.Errorf("%v", err)
 	}
+	beside := b.granted(asking("beside", "1GiB"))
+	both := inGroup(t, filepath.Join(dir, "web"))
+	err := b.Register(t.Context(), ociapi.Event{GrantID: beside.ID, PID: both.PID()})
+	if err == nil || !strings.Contains(err.Error(), "is that of container web, too; give each container one of its own") {
+		t.Errorf("two containers in one control group: %v", err)
+	}
 	run := b.run(mib)
 	if err := b.Release(t.Context(), ociapi.Event{GrantID: run.ID}); err != nil {
 		t.Error(err)
