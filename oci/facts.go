@@ -121,9 +121,28 @@ func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 			facts.PreloadSource = m.Source
 		}
 	}
-	byVariable := nvidiaRuntime || slices.ContainsFunc(s.Hooks.Prestart, givesNVIDIA)
-	facts.HasGPU = facts.HasGPU || byVariable && slices.ContainsFunc(s.Process.Env, asksNVIDIA)
+	nvidia := nvidiaRuntime || slices.ContainsFunc(s.Hooks.Prestart, givesNVIDIA)
+	facts.HasGPU = facts.HasGPU || nvidia && s.asksNVIDIA()
 	return facts
+}
+
+// asksNVIDIA tells whether NVIDIA's runtime would give the container a GPU: by a variable, by a mount of nothing whose
+// place names one, or by an annotation that names a CDI device. Images of old that set no variable are given all.
+func (s *Parts) asksNVIDIA() bool {
+	has := func(variable string) bool {
+		return slices.ContainsFunc(s.Process.Env, func(v string) bool { return strings.HasPrefix(v, variable) })
+	}
+	if slices.ContainsFunc(s.Process.Env, namesNVIDIA) || !has(visibleDevices) && has("CUDA_VERSION=") && !has("NVIDIA_REQUIRE_CUDA=") {
+		return true
+	}
+	for annotation, value := range s.Annotations {
+		if strings.HasPrefix(annotation, "cdi.k8s.io/") && strings.Contains(value, "nvidia.com/") {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.Mounts, func(m Mount) bool {
+		return strings.HasPrefix(clean(m.Destination), "/var/run/nvidia-container-devices/")
+	})
 }
 
 // IsSandbox tells whether the container with this id holds a pod's namespaces and runs nothing of the user's. Any
@@ -162,7 +181,7 @@ func (n Node) numbersGPU() bool { return n.Type != "b" && n.Major == nvidia && n
 // The major number of NVIDIA's nodes. Minor ones below modeset are the cards'.
 const nvidia, modeset = 195, 254
 
-func asksNVIDIA(variable string) bool {
+func namesNVIDIA(variable string) bool {
 	value, found := strings.CutPrefix(variable, visibleDevices)
 	return found && value != "" && value != "void" && value != "none"
 }

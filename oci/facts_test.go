@@ -79,6 +79,15 @@ func TestHasGPU(t *testing.T) {
 			false, true},
 		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"]},"hooks":{"prestart":[{"path":"/usr/bin/other"}]}}`, false, false},
 		{`{"process":{"env":["NVIDIA_VISIBLE_DEVICES=void","NVIDIA_VISIBLE_DEVICES=","X=1"]}}`, true, false},
+		// What else NVIDIA's runtime takes for a wish: a device plugin's mounts and annotations, and old images.
+		{`{"mounts":[{"destination":"/var/run/nvidia-container-devices/GPU-1","source":"/dev/null"}]}`, true, true},
+		{`{"mounts":[{"destination":"/var/run/nvidia-container-devices/GPU-1","source":"/dev/null"}]}`, false, false},
+		{`{"annotations":{"cdi.k8s.io/plugin_1":"nvidia.com/gpu=0"}}`, true, true},
+		{`{"annotations":{"cdi.k8s.io/plugin_1":"vendor.com/nic=0"}}`, true, false},
+		{`{"process":{"env":["CUDA_VERSION=8.0"]}}`, true, true},
+		{`{"process":{"env":["CUDA_VERSION=8.0"]}}`, false, false},
+		{`{"process":{"env":["CUDA_VERSION=12.4","NVIDIA_REQUIRE_CUDA=cuda>=12.4"]}}`, true, false},
+		{`{"process":{"env":["CUDA_VERSION=8.0","NVIDIA_VISIBLE_DEVICES=none"]}}`, true, false},
 	} {
 		got, err := Look([]byte(test.spec), test.nvidia)
 		if err != nil || got.HasGPU != test.want {
