@@ -66,6 +66,9 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (_ ociapi.Pr
 	}
 	grant := n.grant(c.spec)
 	if asked.PID > 0 {
+		if err := c.mayRegister(asked.PID); err != nil {
+			return ociapi.Prepared{}, err
+		}
 		err := n.leaveNote(c.spec, grant)
 		if err == nil && c.spec.Prepared() {
 			err = n.register(c, asked.PID)
@@ -232,9 +235,8 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 		return fmt.Errorf("%w: a container that the agent has not prepared, or has given up after %v; start it again",
 			control.ErrNotFound, startWait)
 	}
-	if !c.spec.Prepared() && c.spec.PID != event.PID {
-		return fmt.Errorf("%w: container %s has process %d as its first already", control.ErrConflict, c.spec.Name,
-			c.spec.PID)
+	if err := c.mayRegister(event.PID); err != nil {
+		return err
 	}
 	if event.Preload != nil && c.spec.OCI.ReadImage {
 		if err := n.mergePreload(c.spec, *event.Preload); err != nil {
@@ -245,6 +247,15 @@ func (n *Node) Register(_ context.Context, event ociapi.Event) error {
 		return nil // by another hook of weir's: a container may be asked about in more than one way
 	}
 	return n.register(c, event.PID)
+}
+
+// mayRegister refuses a first process of a container that has another. Called under node.mu.
+func (c *container) mayRegister(pid int) error {
+	if c.spec.Prepared() || c.spec.PID == pid {
+		return nil
+	}
+	return fmt.Errorf("%w: container %s, of the same bundle, has process %d as its first already", control.ErrConflict,
+		c.spec.Name, c.spec.PID)
 }
 
 // register takes hold of a container's first process. Called under mu.
@@ -338,12 +349,14 @@ func (c *container) over() bool {
 	return c.rootOver || c.closed || c.root != nil && c.root.Ended()
 }
 
-// Release says that a container has ended. One that is not known needs nothing.
+// Release says that a container has ended. One that is not known needs nothing. Nor does one whose first process lives:
+// it is another's of the same bundle that has ended, or that was not started, and the agent sees the end by itself.
 func (n *Node) Release(_ context.Context, event ociapi.Event) error {
 	n.mu.Lock()
 	c := n.named(event)
+	lives := c != nil && !c.spec.Prepared() && !c.over()
 	n.mu.Unlock()
-	if c != nil {
+	if c != nil && !lives {
 		c.rootEnded()
 	}
 	return nil

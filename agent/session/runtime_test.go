@@ -141,17 +141,22 @@ func TestRuntimeContainer(t *testing.T) {
 		}
 	}
 	b.wantEvent("refused", "is not in the container's control group")
-	if err := b.Release(t.Context(), ociapi.Event{GrantID: grant.ID}); err != nil {
-		t.Fatal(err)
+	// Who else was to start from its bundle, and did not, says that it has ended.
+	for _, event := range []ociapi.Event{{GrantID: grant.ID}, {Bundle: "/bundles/web"}} {
+		if err := b.Release(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
 	}
+	third := inGroup(t, filepath.Join(dir, "web"))
+	third.Must("hello %s", socketOf(grant))
+	first.Kill()
+	b.eventually("its end is told", func() bool { return b.hasEvent("ending", "2 of its processes live on") })
 	if _, err := inGroup(t, filepath.Join(dir, "web")).Do("hello %s", socketOf(grant)); err == nil {
 		t.Error("a process was admitted after the container's end")
 	}
-	if got := b.used(grant.ID); got != 4*mib {
-		t.Errorf("what lives on holds %d", got)
-	}
-	first.Kill()
+	b.eventually("what lives on is charged alone", func() bool { return b.used(grant.ID) == mib })
 	second.Kill()
+	third.Kill()
 	b.gone(grant)
 }
 
@@ -334,6 +339,11 @@ func TestRegisterRefuses(t *testing.T) {
 	err := b.Register(t.Context(), ociapi.Event{GrantID: beside.ID, PID: both.PID()})
 	if err == nil || !strings.Contains(err.Error(), "is that of container web, too; give each container one of its own") {
 		t.Errorf("two containers in one control group: %v", err)
+	}
+	second := asking("web", "1GiB") // which hooks ask about, of a container that was made from a running one's bundle
+	second.PID = bare.PID()
+	if _, err := b.Prepare(t.Context(), second); !errors.Is(err, control.ErrConflict) {
+		t.Errorf("%v", err)
 	}
 	run := b.run(mib)
 	if err := b.Release(t.Context(), ociapi.Event{GrantID: run.ID}); err != nil {
