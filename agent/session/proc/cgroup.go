@@ -3,7 +3,6 @@ package proc
 // Control groups: where a process is in their hierarchies, and which processes are in one.
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,16 +107,44 @@ func parseCgroups(text []byte) map[string]string {
 
 // Directory is where the control group is in the file system; it may be gone.
 func (g Cgroup) Directory() (string, error) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	m, err := mountOf(g.Controller)
 	if err != nil {
 		return "", fmt.Errorf("looking for the control groups' file system: %w", err)
 	}
-	at, root := cgroupMount(mounts, g.Controller)
-	if at == "" || !within(root, g.Path) {
+	if m.at == "" || !within(m.root, g.Path) {
 		return "", fmt.Errorf("the control group %s cannot be looked into: its file system is not mounted here",
 			g.Path)
 	}
-	return filepath.Join(at, strings.TrimPrefix(g.Path, root)), nil
+	return filepath.Join(m.at, strings.TrimPrefix(g.Path, m.root)), nil
+}
+
+// cgroupMounted is where a hierarchy is mounted, and which part of it.
+type cgroupMounted struct{ at, root string }
+
+// cgroupMounts are those that were found, by controller: a node with many containers has thousands of mounts, and each of
+// its containers is looked for every few seconds.
+var cgroupMounts sync.Map
+
+// mountOf finds where a hierarchy is mounted; at is empty where it is not.
+func mountOf(controller string) (cgroupMounted, error) {
+	if known, there := cgroupMounts.Load(controller); there && isCgroup(known.(cgroupMounted).at) {
+		return known.(cgroupMounted), nil
+	}
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return cgroupMounted{}, err
+	}
+	var found cgroupMounted
+	if found.at, found.root = cgroupMount(text, controller); found.at != "" {
+		cgroupMounts.Store(controller, found)
+	}
+	return found, nil
+}
+
+// isCgroup tells whether a file system of control groups is mounted there.
+func isCgroup(at string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(at, &st) == nil && (st.Type == unix.CGROUP2_SUPER_MAGIC || st.Type == unix.CGROUP_SUPER_MAGIC)
 }
 
 // Members are the pids in a control group and those below it, as its file system lists them. One that
@@ -150,9 +178,8 @@ func (g Cgroup) Members() (map[int]bool, error) {
 
 // cgroupMount finds where a hierarchy is mounted, and which part of it.
 func cgroupMount(mountinfo []byte, controller string) (at, root string) {
-	lines := bufio.NewScanner(bytes.NewReader(mountinfo))
-	for lines.Scan() {
-		before, after, found := strings.Cut(lines.Text(), " - ")
+	for line := range bytes.Lines(mountinfo) { // which may be long: an image has hundreds of layers
+		before, after, found := strings.Cut(string(line), " - ")
 		mount, kind := strings.Fields(before), strings.Fields(after)
 		if !found || len(mount) < 5 || len(kind) < 3 {
 			continue

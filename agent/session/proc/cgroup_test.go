@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -49,6 +50,10 @@ nonsense
 		if at, _ := cgroupMount([]byte(mounts), controller); at != want {
 			t.Errorf("%q: %s", controller, at)
 		}
+	}
+	long := "30 23 0:27 / /run/rootfs rw - overlay overlay rw,lowerdir=" + strings.Repeat("/snapshots/1/fs:", 8<<10) + "\n"
+	if at, _ := cgroupMount([]byte(long+mounts), ""); at != "/sys/fs/cgroup/unified" {
+		t.Errorf("behind a long line: %q", at)
 	}
 	if at, root := cgroupMount([]byte(`32 31 0:29 /docker/x /in/a\040container rw - cgroup cgroup rw,cpu`), "cpu"); at != "/in/a container" || root != "/docker/x" {
 		t.Errorf("%s, %s", at, root)
