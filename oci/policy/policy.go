@@ -110,6 +110,10 @@ func Decide(request annotation.Request, policy Policy, container Container, node
 	if err != nil {
 		return Decision{Action: Refuse, Reason: err.Error()}
 	}
+	if limits.Memory == nil && policy.UnaskedGPU == config.UnaskedRefuse {
+		return Decision{Action: Refuse, Reason: "it asks for no memory cap, and nobody has a GPU without one where weir.toml " +
+			"has unasked_gpu = \"refuse\"; give it an annotation such as weir/memory=4GiB"}
+	}
 	limits.Memory = d.withinCards(limits.Memory)
 	gpus, err := d.gpus(limits)
 	if err != nil {

@@ -57,6 +57,27 @@ func TestUnasked(t *testing.T) {
 	}
 }
 
+// Where nobody is to have a GPU without a cap, asking for something else gives none, be the GPU weir's or not.
+func TestRefusesWithoutACap(t *testing.T) {
+	weight := 2.0
+	for _, request := range []annotation.Request{{Weight: &weight}, {Affinity: "x"}, {Report: annotation.ReportCap}, {GPUs: []string{"0"}}} {
+		for _, container := range []Container{{Namespace: "nobody"}, {Namespace: "nobody", HasGPU: len(request.GPUs) == 0}} {
+			got := Decide(request, Policy{UnaskedGPU: config.UnaskedRefuse}, container, node)
+			if got.Action != Refuse || !strings.Contains(got.Reason, "no memory cap") {
+				t.Errorf("%+v: %v %q", request, got.Action, got.Reason)
+			}
+			for _, unasked := range []string{config.UnaskedPass, config.UnaskedDefault} {
+				if got := Decide(request, Policy{UnaskedGPU: unasked}, container, node); got.Action != Grant {
+					t.Errorf("%s, %+v: %v %q", unasked, request, got.Action, got.Reason)
+				}
+			}
+		}
+		if got := Decide(request, Policy{config.UnaskedRefuse, rules}, bare, node); got.Action != Grant || got.Limits.Memory == nil {
+			t.Errorf("%+v, with a default: %v %q", request, got.Action, got.Reason)
+		}
+	}
+}
+
 func TestGrants(t *testing.T) {
 	for name, test := range map[string]struct {
 		request   annotation.Request
