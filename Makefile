@@ -44,6 +44,7 @@ FUZZ_SECONDS ?= 60
 -include tests/e2e/build.mk
 -include tests/demo/build.mk
 -include tests/gpu/build.mk
+-include docs/build.mk
 
 GO_SOURCES := $(shell find agent cgo hook oci tests -name '*.go' -not -name '*_test.go' 2>/dev/null)
 C_SOURCES := $(shell find cgo hook tests -name '*.[ch]' 2>/dev/null)
@@ -141,10 +142,14 @@ generate: $(GENERATE_TARGETS)
 check-generate:
 	tests/check-generate.sh
 
-## install: put the binaries, one of which carries the library, and units under DESTDIR and PREFIX (/usr/local)
+INSTALLED_PROGRAMS := $(addprefix $(BUILD)/,weir weir-hook weir-runtime weir-runtime-create weir-containerd)
+
+## install: put the binaries, one of which carries the library, units and manual pages under DESTDIR and PREFIX (/usr/local)
 .PHONY: install
-install: $(BUILD)/weir $(BUILD)/weir-hook $(BUILD)/weir-runtime $(BUILD)/weir-runtime-create $(BUILD)/weir-containerd
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $^
+install: $(INSTALLED_PROGRAMS) $(MAN_PAGES)
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(INSTALLED_PROGRAMS)
+	for page in $(MAN_PAGES); do \
+	  install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man$${page##*.} $$page; done
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	for unit in packaging/systemd/*.service; do \
 	  sed 's|@BIN@|$(PREFIX)/bin|' $$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done

@@ -31,4 +31,7 @@ require (
 	honnef.co/go/tools v0.8.2 // indirect
 )
 
-tool honnef.co/go/tools/cmd/staticcheck
+tool (
+	github.com/cpuguy83/go-md2man/v2
+	honnef.co/go/tools/cmd/staticcheck
+)
