@@ -93,7 +93,10 @@ func agentConfig(c *cli.Context, user config.User) (config.Config, error) {
 		file = user.File()
 	}
 	err := settings.ReadFile(file)
-	if err != nil && (named || !errors.Is(err, os.ErrNotExist)) {
+	switch missing := errors.Is(err, os.ErrNotExist); {
+	case missing && named:
+		return settings, usageError("--config: there is no %s", file)
+	case err != nil && !missing:
 		return settings, usageError("%v", err)
 	}
 	for _, key := range config.Keys {

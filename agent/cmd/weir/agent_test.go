@@ -126,7 +126,7 @@ func TestAgentRefusesABadConfiguration(t *testing.T) {
 	}{
 		{[]string{"--config", dir + "/weir.toml"},
 			dir + `/weir.toml:2: unknown key "memroy"; accepted: run_dir,`},
-		{[]string{"--config", dir + "/none.toml"}, "none.toml: no such file"},
+		{[]string{"--config", dir + "/none.toml"}, "--config: there is no " + dir + "/none.toml"},
 		{[]string{"--agent-wait", "5"}, `--agent-wait: "5" is not a duration`},
 		{[]string{"--log-level", "loud"}, `--log-level: "loud" is no log level`},
 		{[]string{"--run-dir", "/a b"}, `--run-dir: "/a b": want a path without blanks and colons`},

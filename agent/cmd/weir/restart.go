@@ -42,7 +42,11 @@ func checkRestart(c *cli.Context, plan runtimeconf.Plan) error {
 // advise says what has to be restarted.
 func advise(c *cli.Context, plan runtimeconf.Plan) {
 	switch {
-	case plan.Restart == "" || len(plan.Edits) == 0:
+	case len(plan.Edits) == 0:
+		if isOwn(plan) {
+			notRestarted(c, unitOf(plan.Runtime))
+		}
+	case plan.Restart == "":
 	case !c.Bool("dry-run") && isOwn(plan):
 		fmt.Fprintf(c.App.ErrWriter, "note: it takes effect with: systemctl restart %s\n", plan.Restart)
 	default:
@@ -52,6 +56,22 @@ func advise(c *cli.Context, plan runtimeconf.Plan) {
 		}
 		fmt.Fprintf(c.App.ErrWriter, "note: %sit takes effect when the %s that reads %s is restarted\n", once, plan.Restart,
 			either(plan.Reads, usualConfig[plan.Runtime]))
+	}
+}
+
+// unitOf is the unit of a container runtime; empty: it has none.
+func unitOf(runtime string) string {
+	if runtime == "podman" {
+		return ""
+	}
+	return runtime
+}
+
+// notRestarted says that --restart has restarted nothing: a change of before may wait for that still.
+func notRestarted(c *cli.Context, unit string) {
+	if c.Bool("restart") && !c.Bool("dry-run") && unit != "" {
+		fmt.Fprintf(c.App.ErrWriter, "note: nothing has changed, so %s is not restarted; if it has not been since the last "+
+			"change: systemctl restart %s\n", unit, unit)
 	}
 }
 

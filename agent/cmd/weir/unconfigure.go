@@ -51,12 +51,11 @@ func unconfigureRuntime(c *cli.Context) error {
 	}
 	if mode == "" {
 		fmt.Fprintf(c.App.Writer, "nothing to change: %s is not configured\n", runtime)
+		notRestarted(c, unitOf(runtime))
 		return nil
 	}
 	plan, err := records.Undo(runtime)
-	if runtime != "podman" {
-		plan.Restart = runtime
-	}
+	plan.Restart = unitOf(runtime)
 	err = refusal(c, plan, err)
 	if c.Bool("dry-run") {
 		fmt.Fprint(c.App.Writer, plan.Diff())
