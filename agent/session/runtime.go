@@ -354,8 +354,12 @@ func (c *container) over() bool {
 func (n *Node) Release(_ context.Context, event ociapi.Event) error {
 	n.mu.Lock()
 	c := n.named(event)
-	lives := c != nil && !c.spec.Prepared() && !c.over()
+	unstarted := c != nil && c.spec.Prepared()
+	lives := c != nil && !unstarted && !c.over()
 	n.mu.Unlock()
+	if unstarted {
+		c.event("unstarted", 0, "prepared, and not started: its start has failed")
+	}
 	if c != nil && !lives {
 		c.rootEnded()
 	}

@@ -449,6 +449,18 @@ func TestFailedStartIsGivenUpAtOnce(t *testing.T) {
 	b.container(other.ID)
 }
 
+// A runtime that gives a start up says that the container has ended: it has never begun.
+func TestFailedStartIsReleased(t *testing.T) {
+	groups(t)
+	b := start(t, hooked)
+	grant := b.granted(asking("web", "4MiB"))
+	if err := b.Release(t.Context(), ociapi.Event{GrantID: grant.ID}); err != nil {
+		t.Fatal(err)
+	}
+	b.wantEvent("unstarted", "its start has failed")
+	b.gone(grant)
+}
+
 // A new agent goes on with containers in each state, and releases what has ended meanwhile.
 func TestRuntimeContainersSurvive(t *testing.T) {
 	dir := groups(t)
