@@ -368,6 +368,9 @@ func TestHostilePlacesInImages(t *testing.T) {
 					}
 					return ""
 				})
+				if told := n.EventsOf("unstarted", b.Name()); len(told) != 1 {
+					t.Errorf("it has not run, and of that the events tell %+v", told)
+				}
 			}
 			left, err := os.ReadDir(outside)
 			text, readErr := os.ReadFile(filepath.Join(outside, "kept"))
