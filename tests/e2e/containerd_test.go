@@ -3,7 +3,9 @@ package e2e
 // Containers of containerd: caps, ends, restarts, and what its user is told.
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"weir/agent/control"
 	"weir/tests/e2e/ctrd"
 	"weir/tests/e2e/node"
+	"weir/tests/sim"
 )
 
 // containerd is a machine with a simulated card of 16 GiB, of which only those pages take memory here that are
@@ -89,6 +92,7 @@ func badInput(t *testing.T, n *node.Node, s node.Starter) {
 		"fraction": {"weir/memory", "0.3", "is not a whole number of bytes: want a size such as 8GiB"},
 		"over":     {"weir/memory", "4TiB", "is more than GPU 0 has (16GiB); ask for at most that"},
 		"gpu":      {"weir/gpu", "7", "its GPUs are 0"},
+		"swap":     {"weir/swap", "1GiB", "1GiB beyond no cap is no limit; ask for weir/memory too"},
 	} {
 		refused(t, n, s, node.Wish{Name: "bad-" + name, Pod: pod, Annotations: map[string]string{bad.annotation: bad.value}},
 			bad.words)
@@ -122,10 +126,11 @@ func refused(t *testing.T, n *node.Node, s node.Starter, wish node.Wish, words s
 	})
 }
 
-// A hundred containers, five at a time, leave nothing behind.
+// A hundred containers, five at a time, each of which uses the GPU up to its cap, leave nothing behind.
 func manyLeaveNothing(t *testing.T, d *ctrd.Daemon) {
 	n := d.Node
 	before := leftovers(t, d)
+	fills := fmt.Sprintf(`printf 'init\nalloc %d\nalloc %d\n' | %s`, 24*mib, 16*mib, node.Build(t, "e2e/puppet"))
 	starter := ctrd.Ctr{Daemon: d}
 	var runs sync.WaitGroup
 	next := make(chan node.Container)
@@ -133,15 +138,16 @@ func manyLeaveNothing(t *testing.T, d *ctrd.Daemon) {
 		runs.Go(func() {
 			for c := range next {
 				p := c.Start()
-				if code, _ := p.Wait(2 * time.Minute); code != 0 {
-					t.Errorf("container %s: code %d: %s", c.Name(), code, p.Stderr())
+				code, said := p.Wait(2 * time.Minute)
+				if len(said) != 3 || said[2] != fmt.Sprint("error ", outOfMemory) {
+					t.Errorf("container %s: code %d: %q, %s", c.Name(), code, said, p.Stderr())
 				}
 			}
 		})
 	}
 	for i := range 100 {
 		next <- starter.Container(node.Wish{Name: fmt.Sprintf("many-%d", i), Annotations: memory("32MiB"),
-			Args: []string{"/bin/sh", "-c", "test -S /run/weir/agent.sock"}})
+			Args: []string{"/bin/sh", "-c", fills}})
 	}
 	close(next)
 	runs.Wait()
@@ -153,20 +159,32 @@ func manyLeaveNothing(t *testing.T, d *ctrd.Daemon) {
 	})
 }
 
-// leftovers is what there is of containers: with the agent, in its run directory, mounted, as control groups, shims
-// and runc's own state.
+// leftovers is what there is of containers: with the agent, in all of its run directory, mounted, as control groups,
+// shims and runc's own state, and on the GPU.
 func leftovers(t *testing.T, d *ctrd.Daemon) string {
 	t.Helper()
-	count := func(pattern string) int {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
+	var files []string
+	err := filepath.WalkDir(d.Node.RunDir, func(path string, _ fs.DirEntry, err error) error {
+		files = append(files, strings.TrimPrefix(path, d.Node.RunDir))
+		if errors.Is(err, fs.ErrNotExist) { // it has gone just now
+			return nil
 		}
-		return len(found)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return fmt.Sprintf("%d containers, %d directories, %d notes, %d mounts, %d control groups, %d shims, %d of runc's",
-		len(d.Node.Containers()), count(d.Node.RunDir+"/c/*"), count(d.Node.RunDir+"/notes/*"), len(d.Mounts()),
-		len(d.Cgroups()), len(d.Shims()), count(d.Dir+"/runc/*/*"))
+	states, err := filepath.Glob(d.Dir + "/runc/*/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	books, err := sim.Status(d.Node.SimDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d containers, files %q, %d mounts, %d control groups, %d shims, %d of runc's, %d bytes of %d processes",
+		len(d.Node.Containers()), files, len(d.Mounts()), len(d.Cgroups()), len(d.Shims()), len(states),
+		books.GPUs[0].UsedBytes, len(books.LivePIDs))
 }
 
 // crowd is ten capped containers that depend on nobody, of which ctr started half, and half are in one pod.
