@@ -14,6 +14,7 @@ import (
 
 	"weir/agent/control"
 	"weir/agent/session/proc"
+	"weir/tests/e2e/ctrd"
 	"weir/tests/e2e/node"
 	"weir/tests/sim"
 )
@@ -173,6 +174,31 @@ func TestDriverLimitOverAgents(t *testing.T) {
 			return fmt.Sprintf("left is %+v", left)
 		}
 		return ""
+	})
+}
+
+// Containers of ctr and in pods have the driver's limit, too, and it ends with them.
+func TestDriverLimitUnderContainerd(t *testing.T) {
+	ctrd.Each(t, func(t *testing.T, g ctrd.Generation) {
+		n := limited(t)
+		d := ctrd.Start(t, g, n, ctrd.Options{Mode: "runtime"})
+		for way, starter := range ways(d) {
+			t.Run(way, func(t *testing.T) {
+				n := n.For(t)
+				p := starter.For(t).Container(node.Wish{Name: "web", Annotations: memory("32MiB")}).Puppet()
+				p.OK("init")
+				wantHeld(n, t, "web", limitOver(32*mib, 1))
+				p.OK("via walk") // past the library, which is in it
+				p.OK("alloc %d", 24*mib)
+				if code := p.Code("alloc %d", 16*mib); code != outOfMemory {
+					t.Errorf("past the cap and the library: code %d, want 2 (out of memory)", code)
+				}
+				n.SetCap("web", "64MiB")
+				wantHeld(n, t, "web", limitOver(64*mib, 1))
+				p.Leave()
+				wantHeld(n, t, "web", 0)
+			})
+		}
 	})
 }
 
