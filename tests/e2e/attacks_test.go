@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/oci"
 	"weir/tests/e2e/node"
 )
 
@@ -330,7 +331,7 @@ func TestImageNamesAnotherSocket(t *testing.T) {
 }
 
 // Images in which the places that weir mounts over are links that lead out, or files: nothing out here is
-// written, and the container starts under its cap, or not at all.
+// written, and the container starts under its cap, or not at all. So it is by hooks alone, too.
 func TestHostilePlacesInImages(t *testing.T) {
 	node.NeedRunc(t)
 	n := node.Start(t, node.Options{})
@@ -346,13 +347,12 @@ func TestHostilePlacesInImages(t *testing.T) {
 		{"run/weir/lib": outside}, {"run/weir/lib": ""}, {"run/weir/agent.sock": outside},
 		{"run": "/etc", "etc": "/run"}, {"run": "/proc/1/root" + outside},
 	} {
-		t.Run(fmt.Sprint(places), func(t *testing.T) {
+		hostile := func(t *testing.T, b *node.Bundle, start func() *node.Program, event string) {
 			n := n.For(t)
-			b := n.Bundle(fmt.Sprintf("image%d", i), capped32, nil)
 			for place, to := range places {
 				spoil(t, filepath.Join(b.Root, place), to)
 			}
-			program := b.Start()
+			program := start()
 			program.Send("init")
 			program.Send(fmt.Sprintf("alloc %d", 24*mib))
 			program.Send(fmt.Sprintf("alloc %d", 16*mib))
@@ -368,8 +368,8 @@ func TestHostilePlacesInImages(t *testing.T) {
 					}
 					return ""
 				})
-				if told := n.EventsOf("unstarted", b.Name()); len(told) != 1 {
-					t.Errorf("it has not run, and of that the events tell %+v", told)
+				if told := n.EventsOf(event, b.Name()); len(told) != 1 {
+					t.Errorf("it has not run, and the events %s are %+v", event, told)
 				}
 			}
 			left, err := os.ReadDir(outside)
@@ -377,8 +377,36 @@ func TestHostilePlacesInImages(t *testing.T) {
 			if err != nil || readErr != nil || len(left) != 1 || string(text) != "kept" {
 				t.Errorf("outside there is %v, %v, with %q, %v", left, err, text, readErr)
 			}
+		}
+		t.Run(fmt.Sprint(places), func(t *testing.T) {
+			b := n.For(t).Bundle(fmt.Sprintf("image%d", i), capped32, nil)
+			hostile(t, b, b.Start, "unstarted")
+		})
+		t.Run(fmt.Sprint("hooks ", places), func(t *testing.T) {
+			b := n.For(t).Bundle(fmt.Sprintf("hooked%d", i), capped32, hooked(t, n))
+			hostile(t, b, func() *node.Program { return byRunc(t, n.For(t), b) },
+				"ended") // it was registered before the image was looked at
 		})
 	}
+}
+
+// hooked gives a container the hooks by which it is injected where weir-runtime has no part.
+func hooked(t *testing.T, n *node.Node) change {
+	return func(s node.Spec) {
+		hooks := node.Spec{}
+		for stage, verb := range map[string]string{"createRuntime": "start", "createContainer": "inject", "poststop": "release"} {
+			hooks[stage] = []any{oci.NewHook(stage, node.Build(t, "weir-hook"), verb, "--socket", n.ControlSocket())}
+		}
+		s["hooks"] = hooks
+	}
+}
+
+// byRunc runs a bundle by runc itself.
+func byRunc(t *testing.T, n *node.Node, b *node.Bundle) *node.Program {
+	t.Helper()
+	root := filepath.Join(n.Dir, "bare-runc")
+	t.Cleanup(func() { _ = exec.Command("runc", "--root", root, "delete", "--force", b.Name()).Run() }) // it may be gone
+	return n.Bare("runc", "--root", root, "run", "--bundle", b.Dir, b.Name())
 }
 
 // spoil puts a link, or a file, in the place of what is there.
