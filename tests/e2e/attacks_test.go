@@ -289,32 +289,39 @@ func TestImagesCodeInHooks(t *testing.T) {
 		os.Remove(proof)
 		return err == nil
 	}
-	for _, kind := range []string{"careless", "weir"} {
-		annotations := map[string]string{}
-		if kind == "weir" {
-			annotations = capped32
+	for _, kind := range []string{"careless", "weir", "hooks"} {
+		annotations := capped32
+		if kind == "careless" {
+			annotations = nil
 		}
 		b := n.Bundle(kind, annotations, func(s node.Spec) {
 			image := filepath.Join(n.Dir, "bundles", kind, "rootfs")
 			environment("LD_PRELOAD="+image+"/evil.so:/proc/self/cwd/evil.so", "LD_AUDIT="+image+"/evil.so", "GODEBUG=inittrace=1")(s)
 			runs("/bin/true")(s)
-			if kind == "careless" {
+			switch kind {
+			case "careless":
 				hook := []any{node.Spec{"path": "/bin/true"}}
 				s["hooks"] = node.Spec{"createRuntime": hook, "createContainer": hook}
+			case "hooks":
+				hooked(t, n)(s)
 			}
 		})
 		evilLibrary(t, b.Root, proof)
-		program := b.Start()
+		start := b.Start
+		if kind != "weir" {
+			start = func() *node.Program { return byRunc(t, n, b) }
+		}
+		program := start()
 		if code, _ := program.Wait(time.Minute); code != 0 {
 			t.Fatalf("%s: code %d: %s", kind, code, program.Stderr())
 		}
 		switch was := ran(); {
 		case kind == "careless" && !was:
 			t.Log("this runc keeps the image's environment from every hook")
-		case kind == "weir" && was:
-			t.Error("a program of the host's has run the image's code")
+		case kind != "careless" && was:
+			t.Errorf("%s: a program of the host's has run the image's code", kind)
 		}
-		if kind == "weir" && len(n.EventsOf("started", b.Name())) != 1 {
+		if kind != "careless" && len(n.EventsOf("started", b.Name())) != 1 {
 			t.Errorf("weir-hook has not registered the container: %+v", n.Events())
 		}
 	}
