@@ -77,6 +77,12 @@ func (d *fakeDevices) Processes(uuid string) (map[int]int64, error) {
 
 // Nodes gives every GPU one device node, and one that all have in common.
 func (d *fakeDevices) Nodes(uuid string) ([]oci.Device, error) {
+	d.mu.Lock()
+	slow := d.slow
+	d.mu.Unlock()
+	if slow != nil {
+		<-slow
+	}
 	return []oci.Device{{Path: "/dev/fake-" + uuid[len(uuid)-1:], Major: 1}, {Path: "/dev/fakectl", Major: 2}}, nil
 }
 

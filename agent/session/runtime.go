@@ -38,6 +38,8 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (_ ociapi.Pr
 		return ociapi.Prepared{}, err
 	}
 	n.complete(ctx, &asked)
+	// Without the lock, since a driver that hangs must hold up nobody else.
+	decision, devices, refusal := n.decideAndFind(asked)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.byBundle(asked.Bundle)
@@ -46,10 +48,9 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (_ ociapi.Pr
 		n.discard(c)
 		c = nil
 	}
-	var decision policy.Decision
 	if c == nil {
-		if decision, err = n.decide(asked); err != nil {
-			return ociapi.Prepared{}, err
+		if refusal != nil {
+			return ociapi.Prepared{}, refusal
 		}
 		if decision.Action == policy.Pass {
 			n.passed(asked, decision.Reason)
@@ -60,7 +61,7 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (_ ociapi.Pr
 		return ociapi.Prepared{}, err
 	}
 	if c == nil {
-		if c, err = n.prepare(asked, decision); err != nil {
+		if c, err = n.prepare(asked, decision, devices); err != nil {
 			return ociapi.Prepared{}, fmt.Errorf("preparing container %s: %w", asked.Name, err)
 		}
 	}
@@ -155,16 +156,25 @@ func (n *Node) decide(asked ociapi.Container) (policy.Decision, error) {
 	return decision, nil
 }
 
-// prepare makes the container. Called under mu.
-func (n *Node) prepare(asked ociapi.Container, decision policy.Decision) (*container, error) {
+// decideAndFind is decide, with the device nodes that the container is granted.
+func (n *Node) decideAndFind(asked ociapi.Container) (policy.Decision, []oci.Device, error) {
+	decision, err := n.decide(asked)
+	if err != nil {
+		return decision, nil, err
+	}
 	var devices []oci.Device
 	for _, uuid := range decision.GPUs {
 		nodes, err := n.opts.Devices.Nodes(uuid)
 		if err != nil {
-			return nil, fmt.Errorf("GPU %s: %w", uuid, err)
+			return decision, nil, fmt.Errorf("preparing container %s: GPU %s: %w", asked.Name, uuid, err)
 		}
 		devices = append(devices, nodes...)
 	}
+	return decision, devices, nil
+}
+
+// prepare makes the container. Called under mu.
+func (n *Node) prepare(asked ociapi.Container, decision policy.Decision, devices []oci.Device) (*container, error) {
 	caps := control.Caps{MemoryBytes: decision.Limits.Memory, SwapBytes: decision.Limits.Swap,
 		Weight: decision.Limits.Weight}
 	spec := store.Container{

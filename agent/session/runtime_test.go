@@ -4,6 +4,7 @@ package session
 // their beginnings and ends. The runtime is the test.
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -198,6 +199,39 @@ func TestGrantIsFurnished(t *testing.T) {
 		t.Errorf("%v", grant.Devices)
 	}
 	if _, err := oci.Edit([]byte("{}"), grant); err != nil {
+		t.Error(err)
+	}
+}
+
+// A driver that hangs holds up the container that needs its answer, and no other.
+func TestPrepareUnderADriverThatHangs(t *testing.T) {
+	dir := groups(t)
+	b := start(t, hooked)
+	grant := b.granted(asking("before", "4MiB"))
+	slow := make(chan struct{})
+	b.devices.slowly(slow)
+	done := make(chan error, 1)
+	both := asking("hangs", "4MiB")
+	both.Annotations["weir/count"] = "2"
+	go func() {
+		_, err := b.Prepare(context.Background(), both)
+		done <- err
+	}()
+	slow <- struct{}{} // of one GPU it has the nodes
+	first := inGroup(t, filepath.Join(dir, "before"))
+	b.register(grant, first)
+	first.Must("hello %s", socketOf(grant))
+	served := asking("served", "4MiB")
+	served.HasGPU = true
+	b.granted(served)
+	select {
+	case err := <-done:
+		t.Errorf("it did not ask: %v", err)
+	default:
+	}
+	b.devices.slowly(nil)
+	close(slow)
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }
