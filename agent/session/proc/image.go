@@ -11,10 +11,45 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
 // The kernel runs no program whose table of segments is longer, in bytes.
 const segmentsMax = 64 << 10
+
+// lookWait is how long a look into a program's file may take, and looksMax how many may be under way: a file may lie on
+// a file system that never answers, which only that program's end, or the system's, ends.
+const (
+	lookWait = time.Second
+	looksMax = 8
+)
+
+var looks = make(chan struct{}, looksMax)
+
+// look waits for a look for no longer than lookWait.
+func look(into func() (bool, error)) (bool, error) {
+	select {
+	case looks <- struct{}{}:
+	default:
+		return false, errors.New("other programs' files do not answer")
+	}
+	type answer struct {
+		found bool
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		defer func() { <-looks }()
+		found, err := into()
+		answers <- answer{found, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.found, a.err
+	case <-time.After(lookWait):
+		return false, errors.New("the program's file does not answer")
+	}
+}
 
 // HasLoader tells whether the program that a process runs is started by a loader, which can load
 // libraries into it: a static program is not. An error means that it cannot be told.
@@ -23,12 +58,14 @@ const segmentsMax = 64 << 10
 // that it claims to have, gigabytes if it says so; here no more is read than the kernel needs to
 // start it.
 func HasLoader(pid int) (bool, error) {
-	file, err := os.Open(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return false, err
-	}
-	defer file.Close()
-	return hasLoader(file)
+	return look(func() (bool, error) {
+		file, err := os.Open(fmt.Sprintf("/proc/%d/exe", pid))
+		if err != nil {
+			return false, err
+		}
+		defer file.Close()
+		return hasLoader(file)
+	})
 }
 
 func hasLoader(file io.ReaderAt) (bool, error) {

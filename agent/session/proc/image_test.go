@@ -95,3 +95,25 @@ func TestHasLoaderDistrusts(t *testing.T) {
 		}
 	}
 }
+
+// Files that never answer hold up nobody, however many they are; the others can be looked into again once they do.
+func TestLooksThatHang(t *testing.T) {
+	hangs := make(chan struct{})
+	for range looksMax {
+		if _, err := look(func() (bool, error) { <-hangs; return true, nil }); err == nil {
+			t.Fatal("it has an answer")
+		}
+	}
+	if _, err := HasLoader(os.Getpid()); err == nil {
+		t.Error("more looks are under way than may be")
+	}
+	close(hangs)
+	for {
+		if has, err := HasLoader(os.Getpid()); err == nil || !strings.Contains(err.Error(), "do not answer") {
+			if err != nil && !strings.Contains(err.Error(), "does not answer") {
+				t.Error(has, err)
+			}
+			return
+		}
+	}
+}
