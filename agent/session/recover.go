@@ -71,7 +71,7 @@ func (n *Node) recover() error {
 	restored := n.sorted()
 	for _, c := range restored {
 		if known, is := c.identity.(*grouped); is && known.group.Load() != nil && !c.over() {
-			if before, err := n.predecessors(c, *known.group.Load()); err == nil {
+			if before, err := n.predecessors(c, *known.group.Load(), c.root.ID); err == nil {
 				c.takeLimits(before)
 			}
 		}

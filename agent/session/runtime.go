@@ -281,7 +281,7 @@ func (n *Node) register(c *container, pid int) error {
 	}
 	var predecessors []*container
 	if err == nil {
-		predecessors, err = n.predecessors(c, group)
+		predecessors, err = n.predecessors(c, group, root.ID)
 	}
 	if err != nil {
 		root.Close()
@@ -332,11 +332,12 @@ func ownGroup(pid int) (proc.Cgroup, error) {
 }
 
 // predecessors are the containers that had a control group before c, and of which something is left. Two that run in
-// one group could not be told from each other. Called under mu.
-func (n *Node) predecessors(c *container, group proc.Cgroup) (ended []*container, err error) {
+// one group could not be told from each other; but one that was asked about twice, under two bundles, is one. Called
+// under mu.
+func (n *Node) predecessors(c *container, group proc.Cgroup, first proc.ID) (ended []*container, err error) {
 	for _, other := range n.containers {
 		known, is := other.identity.(*grouped)
-		if !is || other == c {
+		if !is || other == c || other.spec.PID == first.PID && other.spec.Start == first.Start {
 			continue
 		}
 		if has := known.group.Load(); has == nil || *has != group {

@@ -374,6 +374,7 @@ func TestRegisterRefuses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is that of container web, too; give each container one of its own") {
 		t.Errorf("two containers in one control group: %v", err)
 	}
+	b.register(b.granted(asking("again", "1GiB")), first) // by a plugin that knows another bundle
 	second := asking("web", "1GiB") // which hooks ask about, of a container that was made from a running one's bundle
 	second.PID = bare.PID()
 	if _, err := b.Prepare(t.Context(), second); !errors.Is(err, control.ErrConflict) {
