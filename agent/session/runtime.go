@@ -60,10 +60,14 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (_ ociapi.Pr
 	if err = n.checkHook(); err != nil {
 		return ociapi.Prepared{}, err
 	}
-	if c == nil {
-		if c, err = n.prepare(asked, decision, devices); err != nil {
-			return ociapi.Prepared{}, fmt.Errorf("preparing container %s: %w", asked.Name, err)
-		}
+	switch {
+	case c == nil:
+		c, err = n.prepare(asked, decision, devices)
+	case c.spec.Prepared() && !c.spec.OCI.Early && asked.PID == 0:
+		err = n.furnish(c.spec, asked.Preload) // an agent may have ended in the middle of it
+	}
+	if err != nil {
+		return ociapi.Prepared{}, fmt.Errorf("preparing container %s: %w", asked.Name, err)
 	}
 	grant := n.grant(c.spec)
 	if asked.PID > 0 {

@@ -180,8 +180,19 @@ func TestGrantIsFurnished(t *testing.T) {
 	if want := []oci.Device{{Path: "/dev/fake-1", Major: 1}, {Path: "/dev/fakectl", Major: 2}}; !cmp.Equal(grant.Devices, want) {
 		t.Errorf("%v", grant.Devices)
 	}
+	for _, made := range []string{"lib", "ld.so.preload"} { // which an agent that was killed may not have come to
+		if err := os.RemoveAll(filepath.Join(grant.SocketDir, made)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.restart()
 	if diff := cmp.Diff(grant, b.granted(asking("web", "1GiB"))); diff != "" {
 		t.Errorf("asked again: %s", diff)
+	}
+	for _, made := range []string{"lib", "ld.so.preload"} {
+		if _, err := os.Stat(filepath.Join(grant.SocketDir, made)); err != nil {
+			t.Errorf("asked again: %v", err)
+		}
 	}
 	fixed := asking("fixed", "1GiB")
 	fixed.FixedImage = true
@@ -375,7 +386,7 @@ func TestRegisterRefuses(t *testing.T) {
 		t.Errorf("two containers in one control group: %v", err)
 	}
 	b.register(b.granted(asking("again", "1GiB")), first) // by a plugin that knows another bundle
-	second := asking("web", "1GiB") // which hooks ask about, of a container that was made from a running one's bundle
+	second := asking("web", "1GiB")                       // which hooks ask about, of a container that was made from a running one's bundle
 	second.PID = bare.PID()
 	if _, err := b.Prepare(t.Context(), second); !errors.Is(err, control.ErrConflict) {
 		t.Errorf("%v", err)
