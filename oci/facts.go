@@ -35,9 +35,12 @@ type Facts struct {
 	// Mounted are the places at which something is mounted.
 	Mounted     []string
 	CgroupsPath string
+	// Disputed says which annotations give the namespace or the image twice, in different words; empty: none.
+	Disputed string
 }
 
-// The annotations by which container runtimes name things, theirs in order of preference.
+// The annotations by which container runtimes name things, theirs in order of preference. Whoever writes pods can set
+// those that the node's own runtime does not write: CRI-O gives its containers all of a pod's annotations.
 var (
 	nameKeys      = []string{"io.kubernetes.cri.container-name", "io.kubernetes.container.name", "nerdctl/name"}
 	namespaceKeys = []string{"io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"}
@@ -105,8 +108,9 @@ func (s *Parts) Facts(nvidiaRuntime bool) Facts {
 	facts := Facts{
 		Annotations: s.Annotations,
 		Name:        of(nameKeys), Namespace: of(namespaceKeys), Pod: of(podKeys), PodUID: of(podUIDKeys),
-		Image: of(imageKeys), Command: shown(s.Process.Args),
-		Sandbox: of(typeKeys) == "sandbox", SandboxID: of(sandboxIDKeys),
+		Image: s.image(), Command: shown(s.Process.Args),
+		Disputed: cmp.Or(s.dispute(namespaceKeys[:2]), s.dispute(imageKeys[:2])),
+		Sandbox:  of(typeKeys) == "sandbox", SandboxID: of(sandboxIDKeys),
 		RootPath: s.Root.Path, CgroupsPath: s.Linux.CgroupsPath,
 	}
 	facts.AllDevices, facts.HasGPU = allowed(s.Linux.Resources.Devices)
@@ -143,6 +147,27 @@ func (s *Parts) asksNVIDIA() bool {
 	return slices.ContainsFunc(s.Mounts, func(m Mount) bool {
 		return strings.HasPrefix(clean(m.Destination), "/var/run/nvidia-container-devices/")
 	})
+}
+
+// image is what the runtime says of it: CRI-O's annotation is there without a name, too, and is not made good by others.
+func (s *Parts) image() string {
+	for _, key := range imageKeys {
+		if name, there := s.Annotations[key]; there {
+			return name
+		}
+	}
+	return ""
+}
+
+// dispute says that two annotations are there, of containerd's and of CRI-O's, that are not the same: one is not the
+// runtime's own, and rules go by them.
+func (s *Parts) dispute(keys []string) string {
+	one, first := s.Annotations[keys[0]]
+	other, second := s.Annotations[keys[1]]
+	if !first || !second || one == other {
+		return ""
+	}
+	return fmt.Sprintf("annotation %q is %.70q, and %q is %.70q", keys[0], one, keys[1], other)
 }
 
 // IsSandbox tells whether the container with this id holds a pod's namespaces and runs nothing of the user's. Any

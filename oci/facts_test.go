@@ -217,3 +217,25 @@ func TestApplies(t *testing.T) {
 		t.Error("a container that asks for nothing was taken for one that does")
 	}
 }
+
+// Who writes pods can set the annotations of another runtime than the node's: they decide nothing in silence.
+func TestDisputed(t *testing.T) {
+	for annotations, want := range map[string]string{
+		`"io.kubernetes.cri.sandbox-namespace":"a"`:                                       "",
+		`"io.kubernetes.cri.sandbox-namespace":"a","io.kubernetes.pod.namespace":"a"`:     "",
+		`"io.kubernetes.cri.sandbox-namespace":"vip","io.kubernetes.pod.namespace":"a"`:   `"vip", and "io.kubernetes.pod.namespace" is "a"`,
+		`"io.kubernetes.cri.image-name":"vip/a","io.kubernetes.cri-o.ImageName":"b"`:      `"vip/a", and "io.kubernetes.cri-o.ImageName" is "b"`,
+		`"io.kubernetes.cri.image-name":"vip/a","io.kubernetes.cri-o.ImageName":""`:       `is ""`,
+		`"io.kubernetes.cri.image-name":"a","org.opencontainers.image.ref.name":"b"`:      "",
+		`"org.opencontainers.image.ref.name":"vip/a","io.kubernetes.cri-o.ImageName":"b"`: "",
+	} {
+		facts, err := Look([]byte(`{"annotations":{`+annotations+`}}`), false)
+		if err != nil || (facts.Disputed == "") != (want == "") || !strings.Contains(facts.Disputed, want) {
+			t.Errorf("%s: %q, %v", annotations, facts.Disputed, err)
+		}
+	}
+	facts, err := Look([]byte(`{"annotations":{"org.opencontainers.image.ref.name":"vip/a","io.kubernetes.cri-o.ImageName":""}}`), false)
+	if err != nil || facts.Image != "" {
+		t.Errorf("an image without a name is %q, %v", facts.Image, err)
+	}
+}

@@ -150,6 +150,10 @@ func (b *Bundle) Request() (ociapi.Container, error) {
 	if b.notTheirs != nil && b.Asks() {
 		return request, b.notTheirs
 	}
+	if b.Facts.Disputed != "" {
+		return request, fmt.Errorf("%s: which rules of weir.toml hold cannot be known; leave out the one that is not the "+
+			"container runtime's own", b.Facts.Disputed)
+	}
 	image, err := rootfs.Open(root)
 	if err != nil {
 		return request, err

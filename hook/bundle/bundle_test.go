@@ -230,3 +230,16 @@ func TestWholeAtAnyMoment(t *testing.T) {
 		t.Errorf("left are %v, %v", left, err)
 	}
 }
+
+func TestDisputedNames(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, `{"root":{"path":"."},"annotations":{"weir/memory":"1GiB","io.kubernetes.cri.sandbox-namespace":"vip",`+
+		`"io.kubernetes.pod.namespace":"a"}}`, nil)
+	b, err := Open(dir, "", "web", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Request(); err == nil || !strings.Contains(err.Error(), `is "vip", and "io.kubernetes.pod.namespace" is "a"`) {
+		t.Error(err)
+	}
+}
