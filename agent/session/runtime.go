@@ -40,6 +40,9 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (_ ociapi.Pr
 	n.complete(ctx, &asked)
 	// Without the lock, since a driver that hangs must hold up nobody else.
 	decision, devices, refusal := n.decideAndFind(asked)
+	if asked.Obstacle != "" && (len(asked.Annotations) > 0 || refusal == nil && decision.Action == policy.Grant) {
+		return ociapi.Prepared{}, fmt.Errorf("%w: %s", control.ErrInvalid, asked.Obstacle)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.byBundle(asked.Bundle)

@@ -273,6 +273,16 @@ func TestPrepareRefuses(t *testing.T) {
 		}
 		b.wantEvent("start-refused", "not started: ", want)
 	}
+	hindered := asking("web", "1GiB")
+	hindered.Obstacle = "its image cannot be read"
+	if _, err := b.Prepare(t.Context(), hindered); !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), hindered.Obstacle) {
+		t.Error(err)
+	}
+	b.wantEvent("start-refused", "not started: its image cannot be read")
+	hindered.Annotations = nil // it concerns weir no more
+	if got, err := b.Prepare(t.Context(), hindered); err != nil || got.Grant != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
 	inPod := asking("web", "x")
 	inPod.Pod = "web-0"
 	if _, err := b.Prepare(t.Context(), inPod); err == nil {

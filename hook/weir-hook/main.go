@@ -167,10 +167,9 @@ func start(o options, s state) error {
 	if restored() {
 		obstacle = runccmd.ErrRestores
 	}
-	if obstacle != nil && b.Asks() {
-		return fail(obstacle)
+	if obstacle != nil {
+		request.Obstacle = obstacle.Error() // which the agent weighs against the node's policy, and tells of
 	}
-	// What is wrong with an image must not decide whether the node's policy holds for it.
 	request.PID = s.PID
 	prepared, err := ociapi.Client{Socket: o.socket}.Prepare(request)
 	if b.OnlyShown() {
@@ -178,10 +177,10 @@ func start(o options, s state) error {
 	}
 	var refusal *ociapi.Refusal
 	switch {
+	case obstacle != nil && (b.Asks() || prepared.Grant != nil):
+		return fail(obstacle) // if an agent of old has made a grant, it ends with the first process, now
 	case errors.As(err, &refusal), err != nil && b.Asks():
 		return fail(err)
-	case err == nil && prepared.Grant != nil && obstacle != nil:
-		return fail(obstacle) // its first process ends now, and with it what was granted
 	}
 	return nil
 }

@@ -63,17 +63,18 @@ func prepare(command runccmd.Command, settings settings, broken error) error {
 	if command.Restores() {
 		obstacle = runccmd.ErrRestores
 	}
-	if obstacle != nil && b.Asks() {
-		return fail(obstacle)
+	if obstacle != nil {
+		request.Obstacle = obstacle.Error() // which the agent weighs against the node's policy, and tells of
 	}
-	// What is wrong with an image must not decide whether the node's policy holds for it.
 	agent := ociapi.Client{Socket: settings.ControlSocket}
 	prepared, err := agent.Prepare(request)
 	if b.OnlyShown() {
 		return nil
 	}
-	if err == nil && prepared.Grant != nil && obstacle != nil {
-		agent.Release(ociapi.Event{GrantID: prepared.Grant.ID})
+	if obstacle != nil && (b.Asks() || prepared.Grant != nil) {
+		if prepared.Grant != nil { // by an agent of old
+			agent.Release(ociapi.Event{GrantID: prepared.Grant.ID})
+		}
 		return fail(obstacle)
 	}
 	var refusal *ociapi.Refusal

@@ -331,8 +331,13 @@ func TestUnreadableImage(t *testing.T) {
 			t.Errorf("%s: called with %q, and said %q", spec, called, stderr)
 		}
 	}
-	if got := agent.Events(); !slices.Equal(got, []string{"release " + grant.ID}) {
+	if got := agent.Events(); !slices.Equal(got, []string{"release " + grant.ID, "release " + grant.ID}) {
 		t.Errorf("the agent heard %q", got)
+	}
+	for _, asked := range agent.Prepared() {
+		if !strings.HasPrefix(asked.Obstacle, "reading /etc/ld.so.preload of the image: it has ") {
+			t.Errorf("the agent was told %q", asked.Obstacle)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package e2e
 // nobody has to be restarted.
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -96,13 +97,25 @@ func podmanImageAnnotations(t *testing.T, n *node.Node, s ctrd.PodmanStarter) {
 	image := s.Podman.Annotated(map[string]string{"weir/memory": "4GiB", "org.opencontainers.image.ref.name": "vip/a",
 		"io.kubernetes.cri.sandbox-namespace": "vip"})
 	s.Image = image
-	p := s.Container(node.Wish{Name: "theirs"}).Start()
-	if code, _ := p.Wait(time.Minute); code == 0 || !strings.Contains(p.Stderr(), `annotation "weir/memory": "4GiB" is what its image says`) {
-		t.Errorf("code %d: %s", code, p.Stderr())
-	}
-	p = s.Container(node.Wish{Name: "over", Annotations: memory("1GiB")}).Start()
-	if code, _ := p.Wait(time.Minute); code == 0 || !strings.Contains(p.Stderr(), "over the ceiling of 64MiB") {
-		t.Errorf("code %d: %s", code, p.Stderr())
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        string
+	}{
+		"theirs": {nil, `annotation "weir/memory": "4GiB" is what its image says`}, "over": {memory("1GiB"), "over the ceiling of 64MiB"},
+	} {
+		p := s.Container(node.Wish{Name: name, Annotations: test.annotations}).Start()
+		if code, _ := p.Wait(time.Minute); code == 0 {
+			t.Errorf("%s has started", name)
+		}
+		n.Eventually(func() string { // what it said last may be read after its end
+			if said := p.Stderr(); !strings.Contains(said, test.want) {
+				return fmt.Sprintf("%s: it says %q", name, said)
+			}
+			return ""
+		})
+		if told := n.EventsOf("start-refused", name); len(told) != 1 || !strings.Contains(told[0].Message, test.want) {
+			t.Errorf("%s: the events tell %+v", name, told)
+		}
 	}
 	mine := s.Container(node.Wish{Name: "mine", Annotations: memory("48MiB")}).Puppet()
 	mine.OK("init")

@@ -58,6 +58,9 @@ type Container struct {
 	Preload     string            `json:"preload"`     // the image's own /etc/ld.so.preload
 	FixedImage  bool              `json:"fixed_image"` // see oci.Grant
 	ReadImage   bool              `json:"read_image"`  // see oci.Grant; Preload is then not known
+	// Obstacle is why it cannot be given anything; empty: nothing is in the way. One that asks, or that would
+	// get a grant, is refused for it.
+	Obstacle string `json:"obstacle"`
 	// Early: it may start much later, or never. It is kept until it is released.
 	Early bool `json:"early"`
 }
