@@ -60,7 +60,7 @@ func (c *connection) explain(err error) error {
 		return err
 	}
 	start := "weir agent"
-	if c.given != "" {
+	if c.given != "" && c.given != config.CurrentUser().RunDir() {
 		start += " --run-dir " + c.given
 	}
 	return &codedError{exitUnreachable, fmt.Sprintf("no agent answers at %s: %v; start one with: %s",

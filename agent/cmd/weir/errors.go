@@ -37,6 +37,14 @@ func usageError(format string, args ...any) error {
 	return &codedError{exitUsage, fmt.Sprintf(format, args...)}
 }
 
+// asRoot adds to an error of permission what a user who is not root can do about it.
+func asRoot(err error, uid int) error {
+	if uid != 0 && errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; run it as root", err)
+	}
+	return err
+}
+
 func exitCode(err error) int {
 	var coded cli.ExitCoder
 	switch {

@@ -98,6 +98,10 @@ func ask(program string, args ...string) ([]byte, error) {
 	if err == nil {
 		return out, nil
 	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("there is no %s in PATH; nothing is written: install it, or name another container runtime by "+
+			"--runtime", program)
+	}
 	line := program + " " + strings.Join(args, " ")
 	var failed *exec.ExitError
 	if errors.As(err, &failed) && len(failed.Stderr) > 0 {
@@ -158,7 +162,11 @@ func gatherContainerd(main, dropIn string, setup runtimeconf.Setup) (plan runtim
 // configuration names that.
 func dumpContainerd(node runtimeconf.Containerd) ([]byte, error) {
 	if node.Main.Text == nil {
-		return ask("containerd", "config", "dump")
+		text, err := ask("containerd", "config", "dump")
+		if err != nil { // 1.6 serves without a file, but dumps nothing
+			text, err = dumpCopy("", nil)
+		}
+		return text, err
 	}
 	names, err := runtimeconf.Imports(node.Main, node.DropIn.Path)
 	if err != nil {
@@ -172,7 +180,13 @@ func dumpContainerd(node runtimeconf.Containerd) ([]byte, error) {
 		return nil, err
 	}
 	// Beside the file, so that what it imports by relative paths is found.
-	copied, err := os.CreateTemp(filepath.Dir(node.Main.Path), ".config.weir-*.toml")
+	return dumpCopy(filepath.Dir(node.Main.Path), text)
+}
+
+// dumpCopy is the effective configuration that containerd makes of a text, as a file in a directory (empty: that of
+// temporary files).
+func dumpCopy(dir string, text []byte) ([]byte, error) {
+	copied, err := os.CreateTemp(dir, ".config.weir-*.toml")
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ Examples:
 			&cli.BoolFlag{Name: "set-as-default", Usage: "make it the runtime of containers that ask for none"},
 			dryRunFlag(), restartFlag(), stateDirFlag(), askedRunDirFlag(),
 		},
-		Action: configureRuntime,
+		Action: func(c *cli.Context) error { return asRoot(configureRuntime(c), os.Geteuid()) },
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -29,7 +30,7 @@ Examples:
 			&cli.BoolFlag{Name: "force", Usage: "do it while containers run, and leave what others have changed"},
 			stateDirFlag(), askedRunDirFlag(),
 		},
-		Action: unconfigureRuntime,
+		Action: func(c *cli.Context) error { return asRoot(unconfigureRuntime(c), os.Geteuid()) },
 	}
 }
 
