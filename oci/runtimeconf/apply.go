@@ -408,6 +408,9 @@ func (r Records) load(runtime string) (*manifest, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &manifest{Schema: manifestSchema}, nil
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%s, which says what was there: %w", path, reason(err))
+	}
 	kept := &manifest{}
 	if err == nil {
 		err = json.Unmarshal(text, kept)

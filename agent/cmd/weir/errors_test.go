@@ -5,8 +5,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
+	"runtime"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"weir/agent/config"
 	"weir/agent/control"
@@ -40,5 +46,25 @@ func TestExplainNamesAPlaceOnlyIfUnusual(t *testing.T) {
 		if want := "no agent answers at S: gone; start one with: " + start; err.Error() != want {
 			t.Errorf("%q: %v", dir, err)
 		}
+	}
+}
+
+// Who may not read what configure has kept is told that in one line, not that it is damaged.
+func TestStatusWithoutPermission(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/rollback", 0); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 { // this thread asks for files as an ordinary user does
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := unix.Setfsuid(65534); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Setfsuid(0)
+	}
+	err := newApp(io.Discard, io.Discard).Run([]string{"weir", "runtime", "status", "--state-dir", dir})
+	if exitCode(err) != exitPermission || strings.ContainsAny(err.Error(), "\n;") {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
 	}
 }

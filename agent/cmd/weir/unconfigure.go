@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,29 +126,34 @@ func runtimeStatusCommand() *cli.Command {
 		Usage:       "show which container runtimes are configured",
 		Description: "Examples:\n  weir runtime status",
 		Flags:       []cli.Flag{stateDirFlag()},
-		Action: func(c *cli.Context) error {
-			if err := noPositionals(c); err != nil {
-				return err
-			}
-			records, err := recordsOf(c)
-			if err != nil {
-				return err
-			}
-			var errs []error
-			for _, runtime := range runtimes {
-				text := "not configured"
-				mode, err := records.Configured(runtime)
-				if err == nil && mode != "" {
-					var drift []string
-					drift, err = records.Drift(runtime)
-					text = strings.Join(append([]string{"mode " + mode}, drift...), "; ")
-				}
-				if err != nil {
-					errs, text = append(errs, err), "not known"
-				}
-				fmt.Fprintf(c.App.Writer, "%-10s  %s\n", runtime, text)
-			}
-			return errors.Join(errs...)
-		},
+		Action:      func(c *cli.Context) error { return asRoot(runtimeStatus(c), os.Geteuid()) },
 	}
+}
+
+func runtimeStatus(c *cli.Context) error {
+	if err := noPositionals(c); err != nil {
+		return err
+	}
+	records, err := recordsOf(c)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, runtime := range runtimes {
+		text := "not configured"
+		mode, err := records.Configured(runtime)
+		if errors.Is(err, fs.ErrPermission) {
+			return err // the same holds for all
+		}
+		if err == nil && mode != "" {
+			var drift []string
+			drift, err = records.Drift(runtime)
+			text = strings.Join(append([]string{"mode " + mode}, drift...), "; ")
+		}
+		if err != nil {
+			errs, text = append(errs, err), "not known"
+		}
+		fmt.Fprintf(c.App.Writer, "%-10s  %s\n", runtime, text)
+	}
+	return errors.Join(errs...)
 }
