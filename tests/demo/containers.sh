@@ -26,7 +26,10 @@ typed() { # paths as one would type them at the top of the tree
 }
 show() {
     typed "$*"
-    "$@" 2>&1 | sed "s|$node_dir|\$D|g; s/^/    /"
+    "$@" 2>&1 | sed "s|$node_dir|\$D|g; s/^/    /" || {
+        echo "the demo failed: that command did" >&2
+        exit 1
+    }
 }
 fail() {
     echo "the demo failed: $1" >&2
@@ -127,7 +130,8 @@ tell "The cap is raised while it runs, and it goes on:"
 show weir caps set train --memory 128MiB
 expect 'has all'
 
-tell "What is exec'd in the container is under the cap, whatever its environment: it sees a card of 128MiB."
+tell "What is exec'd in the container is under the cap, whatever its environment: it sees a card of 128MiB. (It prints that, and what
+one context takes of it, in MiB.)"
 show ctr tasks exec --exec-id probe train /bin/env -i /demo/inference --probe
 
 tell "A mistake keeps a container from starting, with one line that says what is accepted; it is an event, too:"

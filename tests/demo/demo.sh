@@ -10,7 +10,10 @@ programs=$top/build/demo
 tell() { printf '\n%s\n' "$*"; }
 show() {
     printf '\n  $ weir %s\n' "$*"
-    "$weir" "$@" 2>&1 | sed 's/^/    /'
+    "$weir" "$@" 2>&1 | sed 's/^/    /' || {
+        echo "the demo failed: that command did" >&2
+        exit 1
+    }
 }
 last_words() { sed -n "s/^/    /;/$2/p" "$1" | tail -n 1; }
 
