@@ -126,31 +126,39 @@ func refused(t *testing.T, n *node.Node, s node.Starter, wish node.Wish, words s
 	})
 }
 
-// A hundred containers, five at a time, each of which uses the GPU up to its cap, leave nothing behind.
-func manyLeaveNothing(t *testing.T, d *ctrd.Daemon) {
-	n := d.Node
-	before := leftovers(t, d)
-	fills := fmt.Sprintf(`printf 'init\nalloc %d\nalloc %d\n' | %s`, 24*mib, 16*mib, node.Build(t, "e2e/puppet"))
-	starter := ctrd.Ctr{Daemon: d}
+// comeAndGo starts so many containers of one wish, some at a time, each of which has to end as is right.
+func comeAndGo(
+	t *testing.T, s node.Starter, wish node.Wish, count, atATime int, right func(code int, said []string) bool,
+) {
 	var runs sync.WaitGroup
 	next := make(chan node.Container)
-	for range 5 {
+	for range atATime {
 		runs.Go(func() {
 			for c := range next {
 				p := c.Start()
-				code, said := p.Wait(2 * time.Minute)
-				if len(said) != 3 || said[2] != fmt.Sprint("error ", outOfMemory) {
+				if code, said := p.Wait(2 * time.Minute); !right(code, said) {
 					t.Errorf("container %s: code %d: %q, %s", c.Name(), code, said, p.Stderr())
 				}
 			}
 		})
 	}
-	for i := range 100 {
-		next <- starter.Container(node.Wish{Name: fmt.Sprintf("many-%d", i), Annotations: memory("32MiB"),
-			Args: []string{"/bin/sh", "-c", fills}})
+	for i := range count {
+		wish.Name = fmt.Sprintf("many-%d", i)
+		next <- s.Container(wish)
 	}
 	close(next)
 	runs.Wait()
+}
+
+// A hundred containers, five at a time, each of which uses the GPU up to its cap, leave nothing behind.
+func manyLeaveNothing(t *testing.T, d *ctrd.Daemon) {
+	n := d.Node
+	before := leftovers(t, d)
+	fills := fmt.Sprintf(`printf 'init\nalloc %d\nalloc %d\n' | %s`, 24*mib, 16*mib, node.Build(t, "e2e/puppet"))
+	wish := node.Wish{Annotations: memory("32MiB"), Args: []string{"/bin/sh", "-c", fills}}
+	comeAndGo(t, ctrd.Ctr{Daemon: d}, wish, 100, 5, func(_ int, said []string) bool {
+		return len(said) == 3 && said[2] == fmt.Sprint("error ", outOfMemory)
+	})
 	n.Eventually(func() string {
 		if after := leftovers(t, d); after != before {
 			return fmt.Sprintf("left are %s, before there were %s", after, before)

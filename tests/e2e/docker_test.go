@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"weir/tests/e2e/ctrd"
 	"weir/tests/e2e/node"
@@ -146,18 +145,7 @@ func dockerRefused(t *testing.T, n *node.Node, s ctrd.DockerStarter) {
 func dockerUnconfigured(t *testing.T, n *node.Node, s ctrd.DockerStarter) {
 	d := s.Docker
 	n.Configure(dockerRules)
-	c := s.Container(node.Wish{Name: "runs", GPU: true}).Start()
-	n.AsInnerPuppet(c).OK("init")
-	if out := d.Runtime("unconfigure"); out.Code != 1 || !strings.Contains(out.Stderr, "container runs runs under weir") {
-		t.Errorf("exit %d: %s", out.Code, out.Stderr)
-	}
-	if code, _ := c.Wait(time.Minute); code != 0 {
-		t.Errorf("code %d: %s", code, c.Stderr())
-	}
-	nothingLeft(t, n)
-	if out := d.Runtime("unconfigure"); out.Code != 0 {
-		t.Fatal(out.Stderr)
-	}
+	unconfiguresWhenNoneRuns(t, n, s.Container(node.Wish{Name: "runs", GPU: true}), d.Runtime)
 	if text, err := os.ReadFile(d.Config()); err != nil || string(text) != d.Original() {
 		t.Errorf("%v, daemon.json has become:\n%s", err, text)
 	}

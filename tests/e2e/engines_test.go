@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -71,25 +70,8 @@ func startedAgain(t *testing.T, n *node.Node, s node.Starter, wish node.Wish, ag
 
 // Containers that come and go, several at a time, leave nothing.
 func manyOfEngine(t *testing.T, n *node.Node, s node.Starter, wish node.Wish) {
-	var runs sync.WaitGroup
-	next := make(chan node.Container)
-	for range 3 {
-		runs.Go(func() {
-			for c := range next {
-				p := c.Start()
-				if code, _ := p.Wait(2 * time.Minute); code != 0 {
-					t.Errorf("container %s: code %d: %s", c.Name(), code, p.Stderr())
-				}
-			}
-		})
-	}
-	for i := range 9 {
-		one := wish
-		one.Name, one.Args = fmt.Sprintf("many-%d", i), []string{"/bin/sh", "-c", "test -S /run/weir/agent.sock"}
-		next <- s.Container(one)
-	}
-	close(next)
-	runs.Wait()
+	wish.Args = []string{"/bin/sh", "-c", "test -S /run/weir/agent.sock"}
+	comeAndGo(t, s, wish, 9, 3, func(code int, _ []string) bool { return code == 0 })
 	nothingLeft(t, n)
 }
 
@@ -116,4 +98,24 @@ func untouchedBeside(t *testing.T, n *node.Node, s node.Starter, wish node.Wish)
 	}
 	n.SetCap(c.Name(), "96MiB")
 	second.OK("alloc %d", 32*mib)
+}
+
+// unconfiguresWhenNoneRuns asserts that `weir runtime unconfigure` is refused while a container named "runs" does, and
+// only then.
+func unconfiguresWhenNoneRuns(
+	t *testing.T, n *node.Node, c node.Container, runtime func(verb string, flags ...string) node.Output,
+) {
+	t.Helper()
+	p := c.Start()
+	n.AsInnerPuppet(p).OK("init")
+	if out := runtime("unconfigure"); out.Code != 1 || !strings.Contains(out.Stderr, "container runs runs under weir") {
+		t.Errorf("exit %d: %s", out.Code, out.Stderr)
+	}
+	if code, _ := p.Wait(time.Minute); code != 0 {
+		t.Errorf("code %d: %s", code, p.Stderr())
+	}
+	nothingLeft(t, n)
+	if out := runtime("unconfigure"); out.Code != 0 {
+		t.Fatal(out.Stderr)
+	}
 }

@@ -127,18 +127,7 @@ func podmanImageAnnotations(t *testing.T, n *node.Node, s ctrd.PodmanStarter) {
 // unconfigure is refused while a container runs under weir, and then puts back every file.
 func podmanUnconfigured(t *testing.T, n *node.Node, s ctrd.PodmanStarter, before map[string]string) {
 	p := s.Podman
-	c := s.Container(node.Wish{Name: "runs", Annotations: memory("48MiB")}).Start()
-	n.AsInnerPuppet(c).OK("init")
-	if out := p.Runtime("unconfigure"); out.Code != 1 || !strings.Contains(out.Stderr, "container runs runs under weir") {
-		t.Errorf("exit %d: %s", out.Code, out.Stderr)
-	}
-	if code, _ := c.Wait(time.Minute); code != 0 {
-		t.Errorf("code %d: %s", code, c.Stderr())
-	}
-	nothingLeft(t, n)
-	if out := p.Runtime("unconfigure"); out.Code != 0 {
-		t.Fatal(out.Stderr)
-	}
+	unconfiguresWhenNoneRuns(t, n, s.Container(node.Wish{Name: "runs", Annotations: memory("48MiB")}), p.Runtime)
 	after := files(t, p.Etc(""))
 	for name, text := range before {
 		if after[name] != text {

@@ -28,6 +28,28 @@ func (s *scene) mounts() []mount {
 	return []mount{{build, false}, {s.Node.SimDir, true}}
 }
 
+// commonFlags are those of a wish that ctr, Docker and Podman spell alike, and the mounts, which each spells in its way.
+func (s *scene) commonFlags(wish node.Wish, mountFlags func(path, mode string) []string) (flags []string) {
+	s.t.Helper()
+	for key, value := range wish.AllAnnotations() {
+		flags = append(flags, "--annotation", key+"="+value)
+	}
+	for _, variable := range append(s.env(), wish.Env...) {
+		flags = append(flags, "--env", variable)
+	}
+	for _, m := range s.mounts() {
+		mode := "ro"
+		if m.write {
+			mode = "rw"
+		}
+		flags = append(flags, mountFlags(m.path, mode)...)
+	}
+	if wish.ReadOnly {
+		flags = append(flags, "--read-only")
+	}
+	return flags
+}
+
 // env is what finds the simulated machine.
 func (s *scene) env() []string {
 	s.t.Helper()

@@ -63,26 +63,13 @@ func (c Ctr) Container(wish node.Wish) node.Container {
 	default:
 		flags = append(flags, "--runc-binary", c.Runtime)
 	}
-	for key, value := range wish.AllAnnotations() {
-		flags = append(flags, "--annotation", key+"="+value)
-	}
-	for _, variable := range append(d.env(), wish.Env...) {
-		flags = append(flags, "--env", variable)
-	}
-	for _, m := range d.mounts() {
-		mode := "ro"
-		if m.write {
-			mode = "rw"
-		}
-		flags = append(flags, "--mount", fmt.Sprintf("type=bind,src=%s,dst=%s,options=rbind:%s", m.path, m.path, mode))
-	}
+	flags = append(flags, d.commonFlags(wish, func(path, mode string) []string {
+		return []string{"--mount", fmt.Sprintf("type=bind,src=%s,dst=%s,options=rbind:%s", path, path, mode)}
+	})...)
 	if wish.Detached {
 		flags = append(flags, "--detach", "--null-io")
 	} else {
 		flags = append(flags, "--rm")
-	}
-	if wish.ReadOnly {
-		flags = append(flags, "--read-only")
 	}
 	if wish.GPU {
 		flags = append(flags, "--mount", "type=bind,src=/dev/null,dst=/dev/nvidia0,options=bind:rw")

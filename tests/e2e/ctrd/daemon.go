@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,12 +38,6 @@ type Daemon struct {
 	pods    map[string]*Pod // that run, by namespace and name
 	plugin  *plugin
 	*running
-}
-
-// running is the present process, one for all views of a daemon.
-type running struct {
-	process *exec.Cmd
-	ended   chan struct{}
 }
 
 // Start configures a containerd for a node, starts it and imports the image that containers are made of. The
@@ -124,29 +117,9 @@ func (d *Daemon) Run() {
 	command := exec.Command(d.g.program("containerd"), "--config", d.Config())
 	command.Env = append(d.Node.Env(), d.g.path(), "WEIR_RUNTIME_CONFIG="+d.file("runtime.toml"))
 	command.Env = append(command.Env, d.options.Env...)
-	command.Stdout, command.Stderr = d.log, d.log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := node.StartLocked(command); err != nil {
-		d.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = command.Wait()
-		close(ended)
-	}()
-	d.process, d.ended = command, ended
-	d.Node.Eventually(func() string {
-		select {
-		case <-ended:
-			d.t.Fatalf("containerd has ended:\n%s", d.log)
-		default:
-		}
-		// The CRI is the last that it has ready.
-		if out := d.Crictl("info", "-q"); out.Code != 0 {
-			return "containerd does not serve: " + out.Stderr
-		}
-		return ""
-	})
+	*d.running = launch(d.t, command, d.log)
+	// The CRI is the last that it has ready.
+	d.serves(&d.scene, "containerd", d.log, func() node.Output { return d.Crictl("info", "-q") })
 }
 
 // Kill kills the daemon; its shims and containers go on.

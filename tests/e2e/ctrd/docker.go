@@ -4,7 +4,6 @@ package ctrd
 // that WEIR_TEST_DOCKER names a folder of, which has `dockerd` and `docker`.
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,28 +144,8 @@ func (d *Docker) Run() {
 		path = strings.Replace(path, "=", "="+d.path+":", 1)
 	}
 	command.Env = append(d.Node.Env(), path)
-	command.Stdout, command.Stderr = d.log, d.log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := node.StartLocked(command); err != nil {
-		d.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = command.Wait()
-		close(ended)
-	}()
-	d.process, d.ended = command, ended
-	d.Node.Eventually(func() string {
-		select {
-		case <-ended:
-			d.t.Fatalf("dockerd has ended:\n%s", d.log)
-		default:
-		}
-		if out := d.Docker("version"); out.Code != 0 {
-			return "dockerd does not serve: " + out.Stderr
-		}
-		return ""
-	})
+	*d.running = launch(d.t, command, d.log)
+	d.serves(&d.scene, "dockerd", d.log, func() node.Output { return d.Docker("version") })
 }
 
 // Stop ends the daemon, and with it its containers.
@@ -278,22 +257,9 @@ func (s DockerStarter) Container(wish node.Wish) node.Container {
 func (s *scene) flags(wish node.Wish) []string {
 	s.t.Helper()
 	flags := []string{"--name", wish.Name, "--network", "none"}
-	for key, value := range wish.AllAnnotations() {
-		flags = append(flags, "--annotation", key+"="+value)
-	}
-	for _, variable := range append(s.env(), wish.Env...) {
-		flags = append(flags, "--env", variable)
-	}
-	for _, m := range s.mounts() {
-		mode := "ro"
-		if m.write {
-			mode = "rw"
-		}
-		flags = append(flags, "--volume", fmt.Sprintf("%s:%s:%s", m.path, m.path, mode))
-	}
-	if wish.ReadOnly {
-		flags = append(flags, "--read-only")
-	}
+	flags = append(flags, s.commonFlags(wish, func(path, mode string) []string {
+		return []string{"--volume", path + ":" + path + ":" + mode}
+	})...)
 	if wish.GPU {
 		flags = append(flags, "--volume", "/dev/null:/dev/nvidia0")
 	}

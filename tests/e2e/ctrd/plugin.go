@@ -15,39 +15,28 @@ import (
 
 // plugin is the present process of a daemon's plugin.
 type plugin struct {
-	process *exec.Cmd
-	ended   chan struct{}
-	log     node.SyncBuffer
+	running
+	log node.SyncBuffer
 }
 
 // StartPlugin starts the plugin, as its service does. The daemon need not be there yet.
 func (d *Daemon) StartPlugin() {
 	d.t.Helper()
-	d.plugin.process, d.plugin.ended = d.startPlugin()
+	d.plugin.running = d.startPlugin()
 }
 
-func (d *Daemon) startPlugin() (*exec.Cmd, chan struct{}) {
+func (d *Daemon) startPlugin() running {
 	d.t.Helper()
 	command := exec.Command(node.Build(d.t, "weir-containerd"), "nri", "--control", d.Node.RunDir+"/control.sock",
 		"--socket", d.file("nri.sock"), "--state", d.file("state"))
-	command.Stdout, command.Stderr = &d.plugin.log, &d.plugin.log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := node.StartLocked(command); err != nil {
-		d.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = command.Wait()
-		close(ended)
-	}()
-	return command, ended
+	return launch(d.t, command, &d.plugin.log)
 }
 
 // SecondPlugin starts another one and returns when containerd has it, too; end ends it.
 func (d *Daemon) SecondPlugin() (end func()) {
 	d.t.Helper()
 	before := strings.Count(d.plugin.log.String(), "a plugin now")
-	command, ended := d.startPlugin()
+	second := d.startPlugin()
 	d.Node.Eventually(func() string {
 		if strings.Count(d.plugin.log.String(), "a plugin now") == before {
 			return "the second plugin is none yet"
@@ -55,8 +44,8 @@ func (d *Daemon) SecondPlugin() (end func()) {
 		return ""
 	})
 	return func() {
-		_ = command.Process.Kill()
-		<-ended
+		_ = second.process.Process.Kill()
+		<-second.ended
 	}
 }
 
