@@ -29,3 +29,4 @@ lib-sanitize:
 	$(GO) test -count=1 -run 'TestObjectsReadSafely|TestThreads' ./$(LIB_DIR)/routes -copies 5000
 
 -include $(LIB_DIR)/hosttest/build.mk
+-include $(LIB_DIR)/gatetest/build.mk

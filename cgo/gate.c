@@ -1,0 +1,292 @@
+// gate.c: see gate.h. What is not the common case: words are given out, closed leases are waited
+// for, and leases are taken away.
+//
+// Not part of libweir.so as long as no hook goes through the gate; cgo/gatetest compiles it.
+
+// clang-format off
+
+//go:build weir_gate
+
+// clang-format on
+
+#include "gate.h"
+
+#include <signal.h>
+
+// Words of threads that have ended are found one or two at a time, by each thread that wants one.
+#define CLAIM_LOOKS 2
+// Nested entries in a row that are believed.
+#define NESTED_MAX 16
+// The revoker's patience: some microseconds on its feet, then asleep, each time for longer.
+#define REVOKE_SPINS 1000
+#define REVOKE_SLEEP_US_MIN 50u
+#define REVOKE_SLEEP_US_MAX 1000u
+// The longest that a store may wait in a processor's buffer, with much to spare: it leaves by
+// itself within microseconds, and at once when the processor turns to something else.
+#define STORE_MS_MAX 1u
+
+#define FUTEX_WAIT_SHARED 0
+#define MEMBARRIER_PRIVATE_EXPEDITED 8
+#define MEMBARRIER_REGISTER_PRIVATE_EXPEDITED 16
+
+__thread struct weir_gate_word *weir_gate_mine __attribute__((tls_model("initial-exec")));
+
+static void count(uint64_t *counter) {
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static int is_inside(uint64_t state) {
+    return (state & WEIR_GATE_INSIDE) != 0;
+}
+
+// Whether a thread of this process has ended.
+static int has_ended(uint32_t tid) {
+    return weir_syscall(SYS_tgkill, weir_sys_getpid(), (long)tid, 0, 0, 0, 0) == -ESRCH;
+}
+
+// Takes a word over from a thread that has ended, perhaps inside.
+static int take_over(struct weir_gate *gate, struct weir_gate_word *word, uint32_t tid) {
+    uint32_t owner = __atomic_load_n(&word->tid, __ATOMIC_RELAXED);
+    if (!owner || owner == tid || !has_ended(owner) ||
+        !__atomic_compare_exchange_n(&word->tid, &owner, tid, 0, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_RELAXED))
+        return 0;
+    if (is_inside(__atomic_load_n(&word->state, __ATOMIC_RELAXED)))
+        count(&gate->counts.abandoned);
+    weir_gate_outside(word);
+    return 1;
+}
+
+// A word for the calling thread, or NULL where there are too many.
+static struct weir_gate_word *claim(struct weir_gate *gate) {
+    uint32_t tid = (uint32_t)weir_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    uint32_t used = __atomic_load_n(&gate->used, __ATOMIC_ACQUIRE);
+    for (int i = 0; used && i < CLAIM_LOOKS; i++) {
+        uint32_t at = __atomic_fetch_add(&gate->looked, 1, __ATOMIC_RELAXED) % used;
+        if (take_over(gate, &gate->words[at], tid))
+            return &gate->words[at];
+    }
+    while (used < WEIR_GATE_WORDS)
+        if (__atomic_compare_exchange_n(&gate->used, &used, used + 1, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_ACQUIRE)) {
+            __atomic_store_n(&gate->words[used].tid, tid, __ATOMIC_SEQ_CST);
+            return &gate->words[used];
+        }
+    return NULL;
+}
+
+static struct weir_gate_word *mine(struct weir_gate *gate) {
+    struct weir_gate_word *word = weir_gate_mine;
+    if (!word || !__atomic_load_n(&word->tid, __ATOMIC_RELAXED))
+        weir_gate_mine = word = claim(gate);
+    return word;
+}
+
+// Whether the calling thread runs on its alternate signal stack, and a frame does not lie there.
+static int is_on_another_stack(uintptr_t frame) {
+    stack_t stack = {.ss_sp = NULL};
+    if (weir_syscall(SYS_sigaltstack, 0, (long)&stack, 0, 0, 0, 0) != 0 ||
+        !(stack.ss_flags & SS_ONSTACK))
+        return 0;
+    return frame - (uintptr_t)stack.ss_sp >= stack.ss_size;
+}
+
+// Whether an entry that finds its word inside interrupts the one that is. Else that one's frame is
+// gone, and its word is set right.
+static int is_nested(struct weir_gate *gate, struct weir_gate_word *word, uintptr_t stack) {
+    uint64_t state = __atomic_load_n(&word->state, __ATOMIC_RELAXED);
+    uint32_t nested = __atomic_load_n(&word->nested, __ATOMIC_RELAXED);
+    uintptr_t outer = __atomic_load_n(&word->stack, __ATOMIC_RELAXED);
+    if (is_inside(state) && nested < NESTED_MAX && (stack < outer || is_on_another_stack(outer))) {
+        __atomic_store_n(&word->nested, nested + 1, __ATOMIC_RELAXED);
+        return 1;
+    }
+    if (is_inside(state)) {
+        count(&gate->counts.abandoned);
+        weir_gate_outside(word);
+    }
+    if (nested)
+        __atomic_store_n(&word->nested, 0, __ATOMIC_RELAXED);
+    return 0;
+}
+
+// E1 and E2 with a locked instruction between.
+static struct weir_pass publish(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word *word,
+                                uintptr_t stack) {
+    if (!word) {
+        __atomic_fetch_add(&gate->crowd[gpu], 1, __ATOMIC_SEQ_CST);
+        return (struct weir_pass){NULL, weir_gate_lease(gate, gpu), WEIR_GATE_CROWD};
+    }
+    uint64_t state = weir_gate_next(__atomic_load_n(&word->state, __ATOMIC_RELAXED), gpu);
+    __atomic_store_n(&word->stack, stack, __ATOMIC_RELAXED);
+    __atomic_exchange_n(&word->state, state, __ATOMIC_SEQ_CST);
+    return (struct weir_pass){word, weir_gate_lease(gate, gpu), 0};
+}
+
+// Says that a launch is over, or was none.
+static void retire(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass) {
+    if (pass.word)
+        weir_gate_outside(pass.word);
+    else if (pass.wordless == WEIR_GATE_CROWD)
+        __atomic_fetch_sub(&gate->crowd[gpu], 1, __ATOMIC_SEQ_CST);
+}
+
+// Waits once for a closed lease to change, from `since_ms` on for wait_ms_max at most; 0 sets that.
+// Whether to look again: else the launch goes through.
+static int wait_once(struct weir_gate *gate, uint32_t gpu, uint32_t lease, uint64_t *since_ms) {
+    if (gate->agent_alive && !gate->agent_alive(gate->argument)) {
+        count(&gate->counts.agentless);
+        return 0;
+    }
+    uint64_t now_ms = weir_sys_now_ms();
+    if (!*since_ms) {
+        *since_ms = now_ms;
+        count(&gate->counts.gated);
+    }
+    uint64_t waited_ms = now_ms - *since_ms;
+    if (waited_ms >= gate->wait_ms_max) {
+        count(&gate->counts.ungated);
+        return 0;
+    }
+    uint64_t ms = gate->wait_ms_max - waited_ms;
+    struct timespec length =
+        weir_sys_timespec_us(1000 * (ms < WEIR_WAIT_MS_MAX ? ms : WEIR_WAIT_MS_MAX));
+    const uint32_t *at = __atomic_load_n(&gate->lease[gpu], __ATOMIC_ACQUIRE);
+    if (!at)
+        return 1;
+    long rc = weir_syscall(SYS_futex, (long)at, FUTEX_WAIT_SHARED, lease, (long)&length, 0, 0);
+    if (rc == -ETIMEDOUT && weir_gate_lease(gate, gpu) != lease)
+        count(&gate->counts.overslept);
+    return 1;
+}
+
+struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uintptr_t stack) {
+    struct weir_gate_word *word = mine(gate);
+    if (word && is_nested(gate, word, stack)) {
+        uint32_t lease = weir_gate_lease(gate, gpu);
+        if (lease & WEIR_LEASE_CLOSED)
+            count(&gate->counts.nested);
+        return (struct weir_pass){NULL, lease, WEIR_GATE_NESTED};
+    }
+    uint64_t since_ms = 0;
+    for (;;) {
+        // A look before the entry: who comes while the lease is closed keeps nobody waiting.
+        uint32_t lease = weir_gate_lease(gate, gpu);
+        if (!(lease & WEIR_LEASE_CLOSED)) {
+            struct weir_pass pass = publish(gate, gpu, word, stack);
+            if (!(pass.lease & WEIR_LEASE_CLOSED))
+                return pass;
+            retire(gate, gpu, pass);
+            lease = pass.lease;
+        }
+        if (!wait_once(gate, gpu, lease, &since_ms)) {
+            struct weir_pass pass = publish(gate, gpu, word, stack);
+            pass.lease |= WEIR_LEASE_CLOSED;
+            return pass;
+        }
+    }
+}
+
+void weir_gate_leave_slow(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass) {
+    uint32_t lease = weir_gate_lease(gate, gpu);
+    if (!(pass.lease & WEIR_LEASE_CLOSED) && lease &&
+        (lease | WEIR_LEASE_CLOSED) != (pass.lease | WEIR_LEASE_CLOSED))
+        count(&gate->counts.late);
+    retire(gate, gpu, pass);
+}
+
+void weir_gate_bind(struct weir_gate *gate, uint32_t gpu, const uint32_t *lease) {
+    __atomic_store_n(&gate->lease[gpu], lease, __ATOMIC_SEQ_CST);
+}
+
+// A test shows what it is for by leaving it out.
+static int membarrier(int command) {
+#ifdef WEIR_GATE_WITHOUT_MEMBARRIER
+    return command == 0;
+#else
+    return (int)weir_syscall(SYS_membarrier, command, 0, 0, 0, 0, 0);
+#endif
+}
+
+int weir_gate_register(struct weir_gate *gate) {
+    int rc = membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
+    if (rc < 0)
+        return rc;
+    __atomic_store_n(&gate->mode, WEIR_GATE_PLAIN, __ATOMIC_RELEASE);
+    return 0;
+}
+
+// R2: what threads have entered before this is seen after it, and who enters after it sees what was
+// seen before.
+static void settle(struct weir_gate *gate) {
+    if (__atomic_load_n(&gate->mode, __ATOMIC_RELAXED) == WEIR_GATE_PLAIN &&
+        membarrier(MEMBARRIER_PRIVATE_EXPEDITED) < 0)
+        __atomic_store_n(&gate->mode, WEIR_GATE_LOST, __ATOMIC_SEQ_CST);
+    // A thread may have looked at the mode before, and go on at any time.
+    if (__atomic_load_n(&gate->mode, __ATOMIC_RELAXED) == WEIR_GATE_LOST)
+        weir_sys_sleep_ms(STORE_MS_MAX);
+}
+
+// How long the revoker still waits.
+struct patience {
+    uint64_t bound_ms;
+    uint64_t end_ms;  // 0: it has not begun to sleep
+    uint64_t sleep_us;
+    uint32_t spins;
+    int over;
+};
+
+// Passes some time, unless there is none left.
+static void pass_time(struct patience *patience) {
+    if (patience->spins) {
+        patience->spins--;
+        weir_sys_pause();
+        return;
+    }
+    uint64_t now_ms = weir_sys_now_ms();
+    if (!patience->end_ms)
+        patience->end_ms = now_ms + patience->bound_ms;
+    patience->over = now_ms >= patience->end_ms;
+    if (patience->over)
+        return;
+    struct timespec length = weir_sys_timespec_us(patience->sleep_us);
+    weir_syscall(SYS_nanosleep, (long)&length, 0, 0, 0, 0, 0);
+    patience->sleep_us *= 2;
+    if (patience->sleep_us > REVOKE_SLEEP_US_MAX)
+        patience->sleep_us = REVOKE_SLEEP_US_MAX;
+}
+
+// R3 and R4 for one word. Whether its launch is still under way.
+static int stays(struct weir_gate_word *word, uint32_t gpu, struct patience *patience) {
+    uint64_t state = __atomic_load_n(&word->state, __ATOMIC_SEQ_CST);
+    if (!is_inside(state) || (state & (WEIR_GATE_ENTRY - 1)) >> 1 != gpu)
+        return 0;
+    while (__atomic_load_n(&word->state, __ATOMIC_ACQUIRE) == state) {
+        uint32_t tid = __atomic_load_n(&word->tid, __ATOMIC_RELAXED);
+        if (!patience->spins && tid && has_ended(tid))
+            return 0;
+        if (patience->over)
+            return 1;
+        pass_time(patience);
+    }
+    return 0;
+}
+
+int weir_gate_revoke(struct weir_gate *gate, uint32_t gpu, uint64_t bound_ms) {
+    if (!(weir_gate_lease(gate, gpu) & WEIR_LEASE_CLOSED))  // R1
+        return -EAGAIN;
+    settle(gate);
+    struct patience patience = {
+        .bound_ms = bound_ms,
+        .sleep_us = REVOKE_SLEEP_US_MIN,
+        .spins = REVOKE_SPINS,
+    };
+    uint32_t used = __atomic_load_n(&gate->used, __ATOMIC_SEQ_CST);
+    int inside = 0;
+    for (uint32_t i = 0; i < used; i++)
+        inside += stays(&gate->words[i], gpu, &patience);
+    uint32_t crowd;
+    while ((crowd = __atomic_load_n(&gate->crowd[gpu], __ATOMIC_SEQ_CST)) != 0 && !patience.over)
+        pass_time(&patience);
+    return inside + (int)crowd;
+}
