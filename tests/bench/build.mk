@@ -6,7 +6,7 @@ BENCH_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 BENCH_OVERHEAD := $(BENCH_DIR)/overhead
 BENCH_HEADERS := $(BENCH_OVERHEAD)/driver_calls.h tests/e2e/clients/cuda.h
 
-BENCH_TARGETS += $(addprefix $(BENCH_OUT)/,libcuda.so.1 calls start overhead crowd sim_launch managed containers)
+BENCH_TARGETS += $(addprefix $(BENCH_OUT)/,libcuda.so.1 calls start overhead crowd sim_launch managed gate containers)
 
 unit: $(BENCH_TARGETS)
 
@@ -39,6 +39,10 @@ $(BENCH_OUT)/sim_launch: $(BENCH_OVERHEAD)/sim_launch.c $(BENCH_HEADERS) $(BENCH
 $(BENCH_OUT)/managed: $(wildcard $(BENCH_DIR)/managed/*) $(SIM_MACHINE_OBJECTS_plain) \
   $(BUILD)/sim/libcuda.so.1 | $(BENCH_OUT)
 	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c %.o,$^) $(BUILD)/sim/libcuda.so.1 -lm
+
+$(BENCH_OUT)/gate: $(wildcard $(BENCH_DIR)/time/*) $(addprefix $(BENCH_OVERHEAD)/,measure.c measure.h) \
+  cgo/gate.c cgo/gate.h cgo/sys.h $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
+	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c,$^) $(BENCH_OUT)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 
 $(BENCH_OUT)/containers: $(wildcard $(BENCH_DIR)/containers/*.go) | $(BENCH_OUT)
 	CGO_ENABLED=0 $(GO_BUILD) -o $@ ./$(BENCH_DIR)/containers

@@ -6,7 +6,7 @@
 set -euo pipefail
 # shellcheck source=tests/demo/node.sh
 . "$(dirname "$0")/../demo/node.sh"
-sections=(overhead managed containers)
+sections=(overhead time managed containers)
 long=()
 rivals=${WEIR_BENCH_RIVALS:-}
 
@@ -37,6 +37,11 @@ overhead() {
     return "$failed"
 }
 
+# What the gate costs a launch, and taking a lease away. No hook goes through the gate yet.
+gate_time() {
+    "$top/build/bench/gate"
+}
+
 # What managed memory costs on the simulated GPU, by faults and by prefetches, beside what the machine
 # file's bandwidths imply.
 managed() {
@@ -62,6 +67,7 @@ run_section() {
     echo "== $1"
     case $1 in
     overhead) overhead ;;
+    time) gate_time ;;
     managed) managed ;;
     containers) containers ;;
     *)
