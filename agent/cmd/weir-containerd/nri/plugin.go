@@ -107,15 +107,22 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	request := request(found, c.GetId(), p.bundle(c))
 	var unread error
 	if source := found.PreloadSource; source != "" {
-		if request.Preload, unread = bundle.MountedPreload(source); unread != nil && asks(found) {
-			return nil, nil, fail(unread)
+		if request.Preload, unread = bundle.MountedPreload(source); unread != nil {
+			request.Obstacle = unread.Error() // which the agent weighs against the node's policy, and tells of
 		}
 	}
-	// What is wrong with a file that is mounted must not decide whether the node's policy holds.
 	prepared, err := p.prepare(request)
 	var refusal *ociapi.Refusal
+	if errors.As(err, &refusal) {
+		p.note(request.ID, false) // there is nothing to release
+	}
 	switch {
-	case !onlyShown(found) && errors.As(err, &refusal), err != nil && asks(found):
+	case unread != nil && (asks(found) || prepared.Grant != nil):
+		if prepared.Grant != nil { // by an agent of old
+			go p.release(request.ID, ociapi.Event{Bundle: request.Bundle})
+		}
+		return nil, nil, fail(unread)
+	case !onlyShown(found) && refusal != nil, err != nil && asks(found):
 		return nil, nil, fail(err)
 	case onlyShown(found):
 		p.note(request.ID, false)
@@ -126,9 +133,6 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	case prepared.Grant == nil:
 		p.note(request.ID, false)
 		return nil, nil, nil
-	case unread != nil:
-		go p.release(request.ID, ociapi.Event{Bundle: request.Bundle})
-		return nil, nil, fail(unread)
 	case p.isOver():
 		go p.release(request.ID, ociapi.Event{Bundle: request.Bundle})
 		return nil, nil, fail(errOver)

@@ -115,6 +115,18 @@ func TestMountedPreload(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
+	for _, asked := range agent.Prepared()[1:] {
+		if !strings.Contains(asked.Obstacle, "/nonexistent/preload") {
+			t.Errorf("the agent was told %q", asked.Obstacle)
+		}
+	}
+	if got := len(agent.Prepared()); got != 3 {
+		t.Errorf("the agent was asked %d times", got)
+	}
+	agent.Refuse("no")
+	if _, err := p.create(t, pod("weir/memory", "1GiB"), container("refused")); err == nil || p.note("refused-id", false) {
+		t.Errorf("%v, and a container that was refused is still thought of", err)
+	}
 }
 
 // Without an agent only those fail that asked.
