@@ -1,0 +1,210 @@
+package sched
+
+// What happens between the revocation of a lease and its end. A drain that makes no progress may wait
+// for work that the gate holds back (rows T7 and T9 of tests/cases), so the gate opens again for a moment.
+// If progress comes at once then, that was it; a flow to which it happens again and again is co-run.
+// If not, a long kernel runs: the flow's patience is raised to its length, so that the gate is not
+// opened for nothing at each of its drains. What never ends loses the slot after the drain timeout.
+
+// helpWithin: progress so soon after the gate has opened again is taken as its effect, in ns. A guess
+// that lies well over the few wake-ups that it takes, and well under kernels worth waiting for.
+const helpWithin = 5 * ms
+
+// drain is what a lease remembers of its drain.
+type drain struct {
+	revoked  int64 // the first revocation
+	still    int64 // since when nothing has happened that could have been seen
+	reopened int64
+	opened   bool // the gate was opened again
+	helped   bool // and that brought progress, the last time
+	useless  bool // or it did not, and is not tried again in this drain
+}
+
+// stalls are what a flow remembers of its drains.
+type stalls struct {
+	patience int64 // how long a drain of this flow may stand still, ns; 0: the configured time
+	helped   int   // drains in a row that went on only with the gate open
+}
+
+// patience is how long this drain may stand still. If it has been helped once, it will not take long to
+// see that it needs help again.
+func (l *lease) patience() int64 {
+	if l.drain.helped {
+		return helpWithin
+	}
+	c := &l.flow.on.config
+	return max(c.Quantum, c.DrainStall, l.flow.stalls.patience)
+}
+
+// revoke closes the gate of a granted lease.
+func (q *queue) revoke(l *lease) {
+	if l.state != leaseGranted {
+		return
+	}
+	q.settle(l)
+	l.drain = drain{revoked: q.now}
+	q.closeGate(l)
+	q.prefetch()
+}
+
+func (q *queue) closeGate(l *lease) {
+	l.state = leaseDraining
+	if !l.drain.useless {
+		l.drain.still = q.now
+	}
+	q.say(Decision{Kind: Revoke, GPU: q.gpu, Flow: l.flow.id, Lease: l.number})
+	q.watch(l)
+}
+
+// reclosing is when the gate of a lease that was opened again closes.
+func (l *lease) reclosing() int64 {
+	if l.drain.helped {
+		return l.drain.reopened + helpWithin
+	}
+	c := &l.flow.on.config
+	return l.drain.reopened + max(c.Quantum, c.DrainStall)
+}
+
+// watch sets when a draining lease is to be looked at next: it is also charged once a quantum.
+func (q *queue) watch(l *lease) {
+	at := min(l.drain.revoked+q.config.DrainTimeout, q.now+q.config.Quantum)
+	if l.state == leaseReopened {
+		at = min(at, l.reclosing())
+	} else if !l.drain.useless {
+		at = min(at, l.drain.still+l.patience())
+	}
+	l.due = max(at, q.now+1)
+}
+
+func (q *queue) dueDrain(l *lease) {
+	act := (*queue).watch
+	switch d := &l.drain; {
+	case q.now >= d.revoked+q.config.DrainTimeout:
+		act = (*queue).expire
+	case l.state == leaseReopened && q.now >= l.reclosing():
+		act = (*queue).reclose
+	case l.state == leaseDraining && !d.useless && q.now >= d.still+l.patience():
+		act = (*queue).reopen
+	}
+	for _, peer := range l.flow.peers {
+		if other := peer.lease(l.number); other != nil {
+			act(peer.on, other)
+		}
+	}
+}
+
+func (q *queue) reopen(l *lease) {
+	if l.state != leaseDraining {
+		return
+	}
+	l.state, l.drain.reopened, l.drain.opened, l.drain.helped = leaseReopened, q.now, true, false
+	q.say(Decision{Kind: Reopen, GPU: q.gpu, Flow: l.flow.id, Lease: l.number})
+	q.watch(l)
+}
+
+func (q *queue) reclose(l *lease) {
+	if l.state == leaseReopened {
+		l.drain.useless = !l.drain.helped
+		q.closeGate(l)
+	}
+}
+
+// progress: something that f had submitted on this GPU, or on another of its gang, is done.
+func (q *queue) progress(f *flow) {
+	for _, l := range f.leases {
+		if l.state != leaseDraining && l.state != leaseReopened {
+			continue
+		}
+		if vain := q.moved(l); vain && l.state == leaseReopened {
+			q.reclose(l)
+		}
+		q.watch(l)
+	}
+	if f.stalls.helped >= q.config.StallsMax {
+		for _, peer := range f.peers {
+			peer.on.startCoRun(peer)
+		}
+	}
+}
+
+// moved learns from a drain that goes on, or is over, what its standing still was due to, and tells
+// whether the gate was opened in vain.
+func (q *queue) moved(l *lease) (vain bool) {
+	f, d := l.flow, &l.drain
+	stood := q.now - d.still
+	d.still = q.now
+	switch {
+	case l.state == leaseReopened && q.now <= d.reopened+helpWithin:
+		if !d.helped {
+			d.helped = true
+			f.stalls.helped++
+		}
+	case l.state == leaseReopened && !d.helped || d.useless:
+		f.stalls.patience = max(f.stalls.patience, min(stood+stood/2, q.config.DrainTimeout/2))
+		f.stalls.helped = 0
+		return true
+	}
+	return false
+}
+
+// drained learns from the end of a drain. One that never needed the gate open ends the row of those
+// that did.
+func (q *queue) drained(l *lease) {
+	switch {
+	case l.state == leaseDraining && !l.drain.opened:
+		l.flow.stalls.helped = 0
+	case l.state == leaseDraining || l.state == leaseReopened:
+		q.moved(l)
+	}
+}
+
+// late is a lease that has expired and whose drain goes on.
+type late struct {
+	number uint64
+	from   int64 // since when it has no slot any more
+}
+
+func (q *queue) expire(l *lease) {
+	f := l.flow
+	q.say(Decision{Kind: Expire, GPU: q.gpu, Flow: f.id, Lease: l.number})
+	f.late = append(f.late, late{l.number, q.now})
+	q.end(l)
+	if len(f.peers) > 1 {
+		q.board.reserved = append(q.board.reserved, f) // it gives back what it has reserved
+	}
+}
+
+// closeLate: an expired lease's work is over at last. The flow had the GPU all the time, if beside
+// others, and pays for that.
+func (q *queue) closeLate(f *flow, number uint64) bool {
+	for i, l := range f.late {
+		if l.number == number {
+			f.late = append(f.late[:i], f.late[i+1:]...)
+			q.join(f)
+			q.charge(f, q.now-l.from)
+			return true
+		}
+	}
+	return false
+}
+
+// startCoRun: the flow runs without leases from now on.
+func (q *queue) startCoRun(f *flow) {
+	if f.coRun {
+		return
+	}
+	for len(f.leases) > 0 {
+		q.end(f.leases[0])
+	}
+	f.coRun, f.coRunUntil, f.blocked, f.hurry = true, q.now+q.config.CoRunFor, false, false
+	f.stalls.helped = 0
+	q.say(Decision{Kind: CoRun, GPU: q.gpu, Flow: f.id})
+	q.refile(f)
+}
+
+// endCoRun: the flow may try leases again, as one that returns from idle.
+func (q *queue) endCoRun(f *flow) {
+	f.coRun = false
+	f.virtual = max(f.virtual, q.gvt)
+	q.say(Decision{Kind: Leased, GPU: q.gpu, Flow: f.id})
+}

@@ -1,0 +1,292 @@
+package sched
+
+// Whether the gate is closed at all. It closes only under contention: a GPU that slices time among programs
+// that fill each other's gaps gets more done than leases would, as long as nobody is worse off for it.
+//
+// What a flow gets with the gate open is measured in what it would have got on leases: its rate is the
+// slot time that one of its operations cost on its last leases, so work x rate is the slot time that
+// its work is worth. (Its busy time would not do: beside a hog, a program that waits for each of its
+// launches is busy all the time and gets nothing.) Leases would give each flow its share by weight, so
+// there is a fair clock, in virtual time: it runs by 1 / (sum of the active flows' weights), and a flow
+// whose C falls behind it by more than T is owed that much. Then
+//   - the gate closes;
+//   - it closes for one round when a flow has no rate yet, and when rates are old;
+//   - it opens when the flows have been measured, or there are no rivals. If it then has to close again
+//     soon, it stays closed for four times as long each time, up to GatedMax.
+//
+// What flows get beyond their shares is charged as far as it is missing elsewhere. The rest is spare: time
+// that leases would not have used, for which nobody is to be kept from the GPU later. A flow that reports
+// less work than it does only brings about leases, which do not depend on reports.
+
+// openMax: where rates are found good again and again, they are trusted for so many times OpenFor.
+const openMax = 4
+
+// mode is the state of a GPU's gates.
+type mode struct {
+	gated   bool
+	rivals  bool // as last said with Open
+	tripped bool // somebody is owed more than T
+
+	since int64 // of the gate's opening, or of the rivals' coming; or of its closing
+	until int64 // it stays closed that long among rivals
+	stay  int64
+	hold  int64 // how long the gate stays open until rates are measured anew
+
+	fair    float64 // the fair clock, while the gate is open
+	fairAt  int64   // up to when
+	weights float64 // of active flows
+
+	over  float64 // the sum of what flows have had beyond their shares since the opening, ns
+	under float64 // and of what others have had too little
+
+	phase   uint64 // counts closings
+	stale   int    // active flows that have not been measured in this phase
+	unknown int    // active flows that have never been measured
+}
+
+// rate is what is known of a flow's operations: their number and cost on its leases, of which what is
+// from earlier phases counts a quarter as much with each.
+type rate struct {
+	work  float64
+	cost  float64 // ns
+	known bool    // it has had a lease
+	phase uint64  // of the last measuring that was long enough
+	aged  uint64  // of the last measuring
+
+	unclaimed float64 // time of no lease that has not been charged, ns
+	opening   uint64  // the phase before the opening since which there are, in ns,
+	share     float64 // its share,
+	surplus   float64 // what it has had beyond it,
+	charged   float64 // and what was charged
+}
+
+// worth is the slot time of so much work, in ns; 0 if that is not known.
+func (r *rate) worth(work int64) float64 {
+	if r.work == 0 {
+		return 0
+	}
+	return float64(max(0, work)) * r.cost / r.work
+}
+
+// count keeps the sums over active flows as f becomes active or idle.
+func (m *mode) count(f *flow, active bool) {
+	change := 1
+	if !active {
+		change = -1
+	}
+	if f.rate.phase != m.phase {
+		m.stale += change
+	}
+	if !f.rate.known {
+		m.unknown += change
+	}
+}
+
+// weigh lets the fair clock run on, and then by other weights.
+func (m *mode) weigh(q *queue, weight float64, active bool) {
+	q.runFair()
+	if active {
+		m.weights += weight
+	} else {
+		m.weights -= weight
+	}
+	if q.active.len() == 0 {
+		m.weights = 0 // whatever was lost in the sums
+	}
+}
+
+func (q *queue) runFair() {
+	m := &q.mode
+	if m.weights > 0 {
+		m.fair += float64(q.now-m.fairAt) / m.weights
+	}
+	m.fairAt = q.now
+}
+
+// level is where a flow that returns from idle comes in.
+func (q *queue) level() float64 {
+	if q.mode.gated || q.active.len() < 2 {
+		return q.gvt
+	}
+	q.runFair()
+	return max(q.gvt, q.mode.fair)
+}
+
+// measure takes what a lease has cost since the last report with any work.
+func (q *queue) measure(l *lease, work int64) {
+	cost := float64(l.cost - l.sampled)
+	if work <= 0 || cost <= 0 {
+		return // a kernel longer than the time between reports
+	}
+	l.sampled = l.cost
+	r := &l.flow.rate
+	if r.aged != q.mode.phase {
+		r.work, r.cost, r.aged = r.work/4, r.cost/4, q.mode.phase
+	}
+	r.work += float64(work)
+	if r.cost += cost; r.cost >= float64(q.config.Quantum) {
+		q.note(l.flow, true)
+	}
+}
+
+// note: f has been measured, and well enough for this phase or not.
+func (q *queue) note(f *flow, enough bool) {
+	active := f.in(inActive)
+	if active {
+		q.mode.count(f, false)
+	}
+	if f.rate.known = true; enough {
+		f.rate.phase = q.mode.phase
+	}
+	if active {
+		q.mode.count(f, true)
+	}
+}
+
+// review opens or closes the gates.
+func (q *queue) review() {
+	m := &q.mode
+	rivals := q.active.len() > 1
+	switch {
+	case q.config.AlwaysGate:
+	case m.gated:
+		if !rivals || q.now >= m.until && m.stale == 0 {
+			q.openGates(rivals)
+		}
+	case rivals != m.rivals:
+		q.say(Decision{Kind: Open, GPU: q.gpu, Rivals: rivals})
+		m.rivals, m.since = rivals, q.now
+		m.fair, m.fairAt = q.gvt, q.now // whoever was alone is owed nothing
+		if rivals && (q.now < m.until || m.unknown > 0) {
+			q.closeGates()
+		}
+	case rivals && (m.tripped || m.unknown > 0 || q.now >= m.since+m.hold):
+		q.closeGates()
+	}
+	m.tripped = false
+}
+
+// reviewDue is when review has something to do without an event.
+func (q *queue) reviewDue() int64 {
+	switch m := &q.mode; {
+	case q.config.AlwaysGate:
+	case m.gated && m.stale == 0:
+		return m.until
+	case !m.gated && m.rivals:
+		return m.since + m.hold
+	}
+	return Never
+}
+
+func (q *queue) closeGates() {
+	m, c := &q.mode, &q.config
+	switch {
+	case m.tripped:
+		if m.stay *= 4; q.now-m.since > c.OpenFor/2 {
+			m.stay = 0
+		}
+		m.stay = min(max(m.stay, c.GatedFor), c.GatedMax)
+		m.until, m.hold = q.now+m.stay, c.OpenFor
+	case q.now >= m.until: // only to measure: all went well
+		m.stay, m.hold = 0, min(2*m.hold, openMax*c.OpenFor)
+	}
+	m.gated, m.since = true, q.now
+	m.phase++
+	m.stale = q.active.len()
+	q.say(Decision{Kind: Gate, GPU: q.gpu})
+	q.switched = append(q.switched, q)
+}
+
+func (q *queue) openGates(rivals bool) {
+	for len(q.leases) > 0 {
+		q.end(q.leases[0])
+	}
+	m := &q.mode
+	m.gated, m.rivals, m.since = false, rivals, q.now
+	m.fair, m.fairAt = q.gvt, q.now
+	m.over, m.under = 0, 0
+	q.say(Decision{Kind: Open, GPU: q.gpu, Rivals: rivals})
+	q.switched = append(q.switched, q)
+}
+
+// used takes f's report: of its lease if it has one, else of what it did without.
+func (q *queue) used(f *flow, use Use) {
+	passed := max(0, q.now-f.reported)
+	if !f.active() {
+		passed = min(passed, q.config.Quantum) // it was idle for most of the time
+	}
+	f.reported = q.now
+	busy := min(max(0, use.Busy), passed)
+	if n := len(f.leases); n > 0 {
+		for _, l := range f.leases {
+			q.report(l, Use{Busy: busy, Work: use.Work / int64(n)})
+		}
+		return
+	}
+	got := q.got(f, use.Work, busy, passed)
+	open := !q.mode.gated && !f.coRun
+	if open {
+		if q.join(f); f.wants == 0 {
+			f.wants = 1
+		}
+		q.refile(f)
+		q.runFair()
+		if q.mode.rivals {
+			got = q.mode.fairly(f, got, float64(passed))
+		}
+	}
+	q.charge(f, int64(got))
+	q.refile(f)
+	if open && q.mode.rivals && q.mode.fair-f.virtual > f.threshold() {
+		q.mode.tripped = true
+	}
+}
+
+// unclaimedMax is how long the time of one kernel may be that is reported when it is done, in ns.
+const unclaimedMax = sec
+
+// got is what f has had without a lease, in slot time: what its work is worth, or else its busy time; and
+// no more than the time that has passed, over some reports.
+func (q *queue) got(f *flow, work, busy, passed int64) float64 {
+	f.rate.unclaimed = min(f.rate.unclaimed+float64(passed), float64(unclaimedMax))
+	got := f.rate.worth(work)
+	if f.rate.work == 0 {
+		got = float64(busy)
+	}
+	got = min(got, f.rate.unclaimed)
+	f.rate.unclaimed -= got
+	return got
+}
+
+// fairly is what is charged of what f got in a time with rivals, all in ns. Since the opening that is, in
+// sum, its share, less what it has had too little, or with as much of what it has had too much as others
+// have had too little.
+func (m *mode) fairly(f *flow, got, passed float64) float64 {
+	r := &f.rate
+	if r.opening != m.phase {
+		r.opening, r.share, r.surplus, r.charged = m.phase, 0, 0, 0
+	}
+	share := passed * f.weight / m.weights
+	m.over -= max(0, r.surplus)
+	m.under -= max(0, -r.surplus)
+	r.share += share
+	r.surplus += got - share
+	m.over += max(0, r.surplus)
+	m.under += max(0, -r.surplus)
+	due := r.share + r.surplus
+	if r.surplus > 0 && m.over > m.under {
+		due -= r.surplus * (1 - max(0, m.under)/m.over)
+	}
+	charge := max(0, due-r.charged)
+	r.charged += charge
+	return charge
+}
+
+// forget what f has had since the opening: it has been idle since, and is owed nothing of then.
+func (m *mode) forget(f *flow) {
+	if r := &f.rate; r.opening == m.phase {
+		m.over -= max(0, r.surplus)
+		m.under -= max(0, -r.surplus)
+		r.share, r.surplus, r.charged = 0, 0, 0
+	}
+}
