@@ -46,6 +46,7 @@ func (n *Node) Start(ctx context.Context, start ociapi.Start) (err error) {
 		return err
 	}
 	n.complete(ctx, &asked)
+	decision, refusal := n.decide(ctx, asked)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c := n.byBundle(asked.Bundle); c != nil {
@@ -54,11 +55,10 @@ func (n *Node) Start(ctx context.Context, start ociapi.Start) (err error) {
 		}
 		return nil
 	}
-	decision, err := n.decide(asked)
-	if err == nil && decision.Action != policy.Pass {
-		err = errMissed
+	if refusal == nil && decision.Action != policy.Pass {
+		return errMissed
 	}
-	return err
+	return refusal
 }
 
 // Missed leaves word of a container that runs without a cap, and shows it if its runtime tells of it. One whose

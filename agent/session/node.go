@@ -50,6 +50,7 @@ type gpu struct {
 	measuring sync.Mutex
 	failed    time.Time
 	failure   error
+	swap      swappable
 }
 
 // card is what decisions depend on of the GPU.

@@ -29,6 +29,10 @@ type Devices interface {
 // says why there is no such context; ctx bounds the wait for it.
 type MakeContext func(ctx context.Context, gpuUUID string) (pid int, end func(), err error)
 
+// ConcurrentManaged asks the driver whether a GPU and the host may use managed memory at the same time, without
+// which nothing can be swapped. An error says why the driver does not tell; ctx bounds the wait for it.
+type ConcurrentManaged func(ctx context.Context, gpuUUID string) (bool, error)
+
 // Options are what a node is made from.
 type Options struct {
 	RunDir   string // control pages' and sockets' directory, best on a tmpfs
@@ -38,6 +42,8 @@ type Options struct {
 	Limits DriverLimits
 	// MakeContext is how the agent finds out what a context takes. nil: from tenants only.
 	MakeContext MakeContext
+	// Managed is how it finds out where memory can be swapped. nil: it is taken for possible.
+	Managed ConcurrentManaged
 
 	Library []byte // the contents of libweir.so
 	Version string // of the agent

@@ -39,7 +39,7 @@ func (n *Node) Prepare(ctx context.Context, asked ociapi.Container) (_ ociapi.Pr
 	}
 	n.complete(ctx, &asked)
 	// Without the lock, since a driver that hangs must hold up nobody else.
-	decision, devices, refusal := n.decideAndFind(asked)
+	decision, devices, refusal := n.decideAndFind(ctx, asked)
 	if asked.Obstacle != "" && (len(asked.Annotations) > 0 || refusal == nil && decision.Action == policy.Grant) {
 		return ociapi.Prepared{}, fmt.Errorf("%w: %s", control.ErrInvalid, asked.Obstacle)
 	}
@@ -141,7 +141,7 @@ func (n *Node) checkHook() error {
 }
 
 // decide applies the configuration to what is asked. A refusal is an error for the user.
-func (n *Node) decide(asked ociapi.Container) (policy.Decision, error) {
+func (n *Node) decide(ctx context.Context, asked ociapi.Container) (policy.Decision, error) {
 	request, err := annotation.Parse(asked.Annotations, asked.Name)
 	// Those who ask leave out what names other containers of a pod: what is left is a mistake.
 	if err == nil {
@@ -154,6 +154,9 @@ func (n *Node) decide(asked ociapi.Container) (policy.Decision, error) {
 	for _, g := range n.gpus {
 		node.GPUs = append(node.GPUs, g.card())
 	}
+	if request.Swap != nil && *request.Swap > 0 {
+		node.NoSwap = n.noSwap(ctx)
+	}
 	decision := policy.Decide(request, n.opts.Policy,
 		policy.Container{Namespace: asked.Namespace, Image: asked.Image, HasGPU: asked.HasGPU,
 			AllDevices: asked.AllDevices}, node)
@@ -164,8 +167,8 @@ func (n *Node) decide(asked ociapi.Container) (policy.Decision, error) {
 }
 
 // decideAndFind is decide, with the device nodes that the container is granted.
-func (n *Node) decideAndFind(asked ociapi.Container) (policy.Decision, []oci.Device, error) {
-	decision, err := n.decide(asked)
+func (n *Node) decideAndFind(ctx context.Context, asked ociapi.Container) (policy.Decision, []oci.Device, error) {
+	decision, err := n.decide(ctx, asked)
 	if err != nil {
 		return decision, nil, err
 	}

@@ -43,7 +43,7 @@ type GPU struct {
 // Node is what decisions depend on of the node.
 type Node struct {
 	GPUs []GPU
-	// Swap tells why swap cannot be had on this node; empty: it can.
+	// NoSwap tells why swap cannot be had on this node; empty: it can. It need be known only if swap is asked for.
 	NoSwap string
 }
 
@@ -175,7 +175,7 @@ func (d *deciding) limits() (limits Limits, err error) {
 		return limits, over(d, "weight-max", number(*w), number(*rule.WeightMax))
 	}
 	if s := limits.Swap; s != nil && *s > 0 {
-		if d.node.NoSwap != "" {
+		if d.node.NoSwap != "" && d.request.Swap != nil { // a default serves many nodes
 			return limits, fmt.Errorf("weir/swap: %s; leave it out, or set it to off", d.node.NoSwap)
 		}
 		if limits.Memory == nil {

@@ -200,6 +200,15 @@ func TestDefaultOverTheCard(t *testing.T) {
 	}
 }
 
+// A default serves many nodes: where there is no swap it keeps nobody from starting.
+func TestDefaultSwapOnANodeWithout(t *testing.T) {
+	rules := []config.ContainerRule{{Namespace: "*", Image: "*", Memory: pointer(int64(gib)), Swap: pointer(int64(gib))}}
+	got := Decide(annotation.Request{Weight: pointer(2.0)}, Policy{"pass", rules}, bare, Node{node.GPUs, "GPU 0 has none"})
+	if got.Action != Grant {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestWithoutEffect(t *testing.T) {
 	request := annotation.Request{Memory: pointer(int64(gib)), MemoryMin: pointer(int64(gib)), Affinity: "a", Task: "b"}
 	got := Decide(request, Policy{"pass", nil}, bare, node).WithoutEffect

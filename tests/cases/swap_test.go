@@ -9,6 +9,19 @@ import (
 	"weir/tests/e2e/node"
 )
 
+// A container that asks for swap there by an annotation does not start, and its user is told why.
+func TestD3ContainerThatAsksForSwap(t *testing.T) {
+	node.NeedRunc(t)
+	n := node.Start(t, node.Options{Machine: node.Machine("256MiB", "1MiB") + "concurrent_managed_access = false\n"})
+	s := stage{t, n, node.Runc{Node: n}}
+	s.notStarted(node.Wish{Name: "swapper", Annotations: map[string]string{"weir/memory": "32MiB", "weir/swap": "64MiB"}},
+		"weir/swap: no GPU of this node can have swap")
+	if said := n.MustWeir("events"); !strings.Contains(said, "start-refused") {
+		t.Errorf("no event: %q", said)
+	}
+	s.s.Container(node.Wish{Name: "plain", Annotations: map[string]string{"weir/memory": "32MiB", "weir/swap": "off"}}).Puppet().OK("init")
+}
+
 // D3: a device without concurrent managed access, on which memory could not be swapped even if weir
 // swapped. What asks for swap gets plain memory, capped without it, and whoever asks for it is told so:
 // by the run, by an event and by a change of the caps.

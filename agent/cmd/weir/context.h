@@ -8,4 +8,8 @@
 // shows to this process, to be kept until the process ends. 0, or -1 and what failed, in `text`.
 int weir_context_make(char *text, size_t bytes);
 
+// Whether the first GPU that the driver shows to this process and the host's processors may use
+// managed memory at the same time: 1 or 0; or -1 and what failed, in `text`. It makes no context.
+int weir_context_concurrent_managed(char *text, size_t bytes);
+
 #endif

@@ -14,7 +14,7 @@ import (
 
 func main() {
 	if os.Args[0] == contextProgram {
-		os.Exit(contextProcess(os.Stdin, os.Stdout))
+		os.Exit(contextProcess(os.Args[1:], os.Stdin, os.Stdout))
 	}
 	os.Exit(execute(os.Args, os.Stdout, os.Stderr))
 }

@@ -44,6 +44,7 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 		Devices:     nodeDevices{devices},
 		Limits:      nodeDevices{devices},
 		MakeContext: makeContext,
+		Managed:     concurrentManaged,
 		Library:     contents,
 		Version:     version,
 		Driver:      devices.DriverVersion(),
