@@ -80,6 +80,17 @@ typedef CUresult cuMemGetInfo_v2_fn(size_t *free_bytes, size_t *total_bytes);
 typedef CUresult cuDeviceTotalMem_fn(unsigned *bytes, CUdevice device);
 typedef CUresult cuDeviceTotalMem_v2_fn(size_t *bytes, CUdevice device);
 
+// Memory: of the host, as devices use it, and sets.
+enum {
+    CU_MEMHOSTALLOC_PORTABLE = 1,
+    CU_MEMHOSTALLOC_DEVICEMAP = 2,
+};
+
+typedef CUresult cuMemHostAlloc_fn(void **pointer, size_t bytes, unsigned flags);
+typedef CUresult cuMemFreeHost_fn(void *pointer);
+typedef CUresult cuMemsetD8Async_fn(CUdeviceptr pointer, unsigned char value, size_t bytes,
+                                    CUstream stream);
+
 // Devices and contexts. What a context holds ends with it.
 typedef CUresult cuDeviceGet_fn(CUdevice *device, int ordinal);
 typedef CUresult cuDeviceGetCount_fn(int *count);
@@ -262,6 +273,7 @@ typedef CUresult cuMemAllocFromPoolAsync_ptsz_fn(CUdeviceptr *pointer, size_t by
 
 // Streams and events. Handles up to CU_STREAM_PER_THREAD stand for default streams.
 enum {
+    CU_STREAM_LEGACY = 1,
     CU_STREAM_PER_THREAD = 2,
     CU_STREAM_CAPTURE_STATUS_NONE = 0,
 };
@@ -277,6 +289,9 @@ typedef CUresult cuStreamGetId_fn(CUstream stream, unsigned long long *id);
 typedef CUresult cuStreamGetId_ptsz_fn(CUstream stream, unsigned long long *id);
 typedef CUresult cuStreamIsCapturing_fn(CUstream stream, int *status);
 typedef CUresult cuStreamIsCapturing_ptsz_fn(CUstream stream, int *status);
+typedef CUresult cuEventCreate_fn(CUevent *event, unsigned flags);
+typedef CUresult cuEventRecord_fn(CUevent event, CUstream stream);
+typedef CUresult cuEventElapsedTime_fn(float *milliseconds, CUevent start, CUevent end);
 typedef CUresult cuEventSynchronize_fn(CUevent event);
 typedef CUresult cuEventQuery_fn(CUevent event);
 

@@ -1,0 +1,297 @@
+// busy.h: how long this process keeps each GPU busy, measured with few calls of the driver.
+//
+// Busy is the union of the stretches in which the GPU works for the process. The hot path only adds
+// up what launches are expected to take: a *key* stands for one kernel and its grid (or one graph,
+// or one size of copy), and has an expectation learned from samples. Every so many launches one is
+// *sampled*: an event is recorded behind it (a *mark*), from which the helper learns that work was
+// outstanding until it came; or the launch is *measured*, between two events. A launch by itself
+// reaches the GPU some microseconds after the event before it; so where a kernel is short, a *hold*
+// goes ahead of the first event: a set of a little pinned memory, behind which the launch is in
+// time.
+//
+// Each thread has a *lane* for each stream that it launches in, so counting needs neither a lock
+// nor a locked instruction. Invariants:
+//   - on a program's stream calls are made only within the program's own launch call on that
+//   stream,
+//     by that thread: so the stream is alive, and no capture can begin that the launch itself would
+//     not have been in the way of. While any capture is open nothing is recorded at all, and each
+//     launch asks whether it is captured: then it is no work;
+//   - the helper only asks for times of events, in relaxed capture mode; the end of a context waits
+//     for it and makes it forget the context's events before the driver is called;
+//   - a lane's counters are written by its thread alone, its marks are handed over in a ring;
+//   - of a launch rate of n a second at most n/64 + WEIR_BUSY_SPARE calls a second are made, once
+//     the program's kernels are known;
+//   - a launch that is measured may take up to a millisecond longer, where several threads or
+//   streams
+//     are at work: its thread then sleeps, holding nothing;
+//   - the lock is held for bookkeeping only, never across a call of the driver.
+#ifndef WEIR_BUSY_H
+#define WEIR_BUSY_H
+
+#include "busylearn.h"
+#include "busytime.h"
+#include "cuda.h"
+#include "lock.h"
+
+#define WEIR_BUSY_GPUS 64u
+#define WEIR_BUSY_CONTEXTS 64u
+#define WEIR_BUSY_LANES 1024u
+#define WEIR_BUSY_INDEX 4096u  // places in the index of lanes; a power of two
+#define WEIR_BUSY_KEYS 4096u   // a power of two
+#define WEIR_BUSY_PROBES 8u    // places of the index or of keys that are looked at
+#define WEIR_BUSY_MARKS 4u     // of a lane, that wait to be seen; a power of two
+#define WEIR_BUSY_CAPTURES 16u
+// Calls a second that the helper may make beside those that launches allow.
+#define WEIR_BUSY_SPARE 10u
+
+// For so long better samples of a new key are hoped for than those with others' work in them.
+#define WEIR_BUSY_UNKNOWN_NS 200000000u
+
+// What is known of launches with one key. Written by the helper, but for what says otherwise.
+struct weir_busy_key {
+    uint64_t key;             // 0: free; written once, by whoever comes first
+    uint64_t expected_ns;     // 0: not known yet
+    uint64_t idle_before_ns;  // its GPU's, when the first of the unknown was launched; by all
+    uint64_t surplus_before_ns;
+    uint64_t since_ns;   // when it was first launched
+    uint32_t unknown;    // launches that were made before it was; by all
+    uint32_t measuring;  // samples on their way; by all
+    uint32_t visits;     // sampled launches since one was measured; by all
+    uint32_t useless;    // samples in a row that came to nothing
+    struct weir_learned learned;
+};
+
+// A sampled launch.
+struct weir_busy_mark {
+    CUevent hold, start, end;     // of the lane's context; NULL until needed
+    struct weir_busy_key *known;  // what is measured; NULL: only the end is looked at
+    uint64_t key;
+    uint64_t before_ns;   // before our first call
+    uint64_t after_ns;    // after our last one
+    uint64_t launches;    // the lane's, this one included
+    uint64_t others;      // launches in all other lanes of the GPU, before
+    uint32_t held_bytes;  // by what set; 0: none
+    uint32_t holds;       // `hold` was recorded: the hold itself is measured
+    uint32_t in_time;     // the stream was at older work when all was launched
+    uint32_t clean;       // nobody else launched until the end had come
+    uint64_t blind;       // of the GPU, before
+    uint64_t foreign_ns;  // what others launched until then, or UINT64_MAX
+    uint32_t alone;       // nothing else was outstanding before
+};
+
+// One thread's launches in one stream.
+struct weir_busy_lane {
+    // Of the hot path.
+    uintptr_t thread;  // 0: this lane is free
+    CUcontext context;
+    CUstream stream;
+    uint64_t last_key;
+    struct weir_busy_key *last;
+    uint64_t work_ns;  // expected of all launches
+    uint64_t launches;
+    uint64_t sample_at;  // `launches` at which the next one is looked at; others may set it to 0
+    // Of the rest.
+    uint64_t done;  // of the launches, so many are done for certain; by helper and thread
+    uint64_t due;   // `launches` at which the next sample is due
+    uint64_t dice;
+    uint32_t gpu, place;  // ordinal; of the context
+    uint32_t ended;       // the stream is destroyed
+    uint32_t dead;        // the context is ending
+    uint32_t muted;       // its events are refused
+    uint32_t wished;      // another lane wants to know when all here is done; by all
+    uint32_t nudged;      // the helper wants the next launch sampled
+    uint32_t waits;       // launches since this one wants to measure one that is alone
+    uint32_t shy;         // how often that was in vain
+    uint32_t owed;        // calls made meanwhile
+    uint32_t head, tail;  // marks made, by the thread, and seen, by the helper
+    struct weir_busy_mark marks[WEIR_BUSY_MARKS];
+} __attribute__((aligned(64)));
+
+struct weir_busy_context {
+    CUcontext handle;  // NULL: this place is free
+    uint32_t gpu;
+    uint32_t dead;
+    CUevent base;              // a past event, by which others' times are told
+    uint64_t low_ns, high_ns;  // it came between these times
+    void *hold;                // pinned memory
+    uint32_t hold_bytes;       // set by one hold
+    uint32_t hold_count;       // how often that was measured
+    uint64_t hold_ns;          // what it takes; 0: not known
+};
+
+struct weir_busy_gpu {
+    struct weir_busytime time;
+    uint64_t gone_work_ns;     // of lanes that are free again, and what nobody had expected
+    uint64_t closed_ns;        // of lanes that are free again
+    uint64_t late_ns;          // of launches whose keys were not known then: done by now
+    uint64_t coming_ns;        // or still to do, as far as that can be
+    uint64_t surplus_used_ns;  // such launches had so much of it
+    uint64_t blind;            // launches of which nothing was expected; by all
+    uint64_t nudged_ns;        // when a lane was last made to sample by the helper
+    uint64_t longest_ns;       // the longest expectation so far
+    uint64_t gone_launches;
+    uint64_t paid_launches;  // those for which the helper has got its calls
+    uint64_t paid_ns;
+    uint64_t calls;  // in 1/96: what the helper may do now
+    uint32_t used;
+};
+
+struct weir_busy {
+    struct weir_lock lock;
+    uint32_t captures;  // open ones
+    uint32_t polling;   // the helper is at events
+    uint32_t relaxed;   // it has told the driver that it minds no capture
+    uint32_t lanes_used, contexts_used, index_used;
+    uint32_t turn;        // the lane that the helper begins with
+    uint64_t unmeasured;  // launches for which there was no lane
+    uint64_t calls;       // of the driver, by launches; for figures
+    uint64_t polls;       // of the driver, by the helper; for figures
+    struct {
+        CUcontext context;
+        CUstream stream;
+    } capture[WEIR_BUSY_CAPTURES];
+    struct weir_busy_gpu gpus[WEIR_BUSY_GPUS];
+    struct weir_busy_context contexts[WEIR_BUSY_CONTEXTS];
+    uint16_t index[WEIR_BUSY_INDEX];  // lane + 1
+    struct weir_busy_key keys[WEIR_BUSY_KEYS];
+    struct weir_busy_lane lanes[WEIR_BUSY_LANES];
+};
+
+// A launch between its begin and its end.
+struct weir_busy_launch {
+    struct weir_busy_lane *lane;  // NULL: it is not counted
+    uint64_t added_ns;
+    struct weir_busy_mark *mark;  // NULL: not sampled
+};
+
+// Memory for all this, empty; NULL where there is none. A forked child finds it empty where the
+// kernel can do that.
+struct weir_busy *weir_busy_open(void);
+
+// ---- Launches ----
+
+// The key of a kernel's launch, never 0. Other launches make their own: of the graph and 0, or of a
+// number for the kind of copy and its bytes, of which some leading bits are enough.
+static inline uint64_t weir_busy_key(const void *what, uint64_t size, uint64_t shape,
+                                     uint32_t gpu) {
+    uint64_t key = (uint64_t)(uintptr_t)what * 0x9e3779b97f4a7c15u;
+    uint64_t of_size = size * 0xbf58476d1ce4e5b9u, of_shape = (shape + gpu) * 0x94d049bb133111ebu;
+    key ^= (of_size << 23 | of_size >> 41) ^ (of_shape << 47 | of_shape >> 17);
+    return key ? key : 1;
+}
+
+struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, CUcontext context,
+                                             uint32_t gpu, CUstream stream, uint64_t key);
+void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch, CUresult result);
+
+static inline uint32_t weir_busy_home(uintptr_t thread, CUcontext context, CUstream stream) {
+    uint64_t hash = (thread >> 6) ^ (uintptr_t)context ^ (uintptr_t)stream << 7;
+    return (uint32_t)(hash * 0x9e3779b97f4a7c15u >> 52) & (WEIR_BUSY_INDEX - 1);
+}
+
+static inline struct weir_busy_lane *weir_busy_lane(struct weir_busy *busy, uintptr_t thread,
+                                                    CUcontext context, CUstream stream) {
+    uint32_t home = weir_busy_home(thread, context, stream);
+    for (uint32_t i = 0; i < WEIR_BUSY_PROBES; i++) {
+        uint16_t number =
+            __atomic_load_n(&busy->index[(home + i) & (WEIR_BUSY_INDEX - 1)], __ATOMIC_ACQUIRE);
+        if (!number)
+            return NULL;
+        struct weir_busy_lane *lane = &busy->lanes[number - 1];
+        if (lane->thread == thread && lane->context == context && lane->stream == stream)
+            return lane;
+    }
+    return NULL;
+}
+
+static inline uint32_t weir_busy_key_home(uint64_t key, uint32_t i) {
+    return (uint32_t)((key >> 40 ^ key >> 20 ^ i) & (WEIR_BUSY_KEYS - 1));
+}
+
+static inline struct weir_busy_key *weir_busy_known(struct weir_busy *busy, uint64_t key) {
+    for (uint32_t i = 0; i < WEIR_BUSY_PROBES; i++) {
+        struct weir_busy_key *at = &busy->keys[weir_busy_key_home(key, i)];
+        if (__atomic_load_n(&at->key, __ATOMIC_RELAXED) == key)
+            return at;
+    }
+    return NULL;
+}
+
+// Right before the driver is called: this thread launches in a stream of the context, whose device
+// is `gpu`, an ordinal below WEIR_BUSY_GPUS. The default stream is CU_STREAM_LEGACY, each thread's
+// own CU_STREAM_PER_THREAD, whichever form of the call is meant.
+static inline struct weir_busy_launch weir_busy_begin(struct weir_busy *busy, CUcontext context,
+                                                      uint32_t gpu, CUstream stream, uint64_t key) {
+    struct weir_busy_lane *lane = weir_busy_lane(busy, weir_sys_self(), context, stream);
+    if (__builtin_expect(!lane, 0))
+        return weir_busy_begin_slow(busy, context, gpu, stream, key);
+    struct weir_busy_key *known = lane->last;
+    if (lane->last_key != key) {
+        known = weir_busy_known(busy, key);
+        if (__builtin_expect(!known, 0))
+            return weir_busy_begin_slow(busy, context, gpu, stream, key);
+        lane->last = known;
+        lane->last_key = key;
+    }
+    uint64_t expected_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
+    if (__builtin_expect(!expected_ns || lane->launches >= lane->sample_at ||
+                             __atomic_load_n(&busy->captures, __ATOMIC_RELAXED),
+                         0))
+        return weir_busy_begin_slow(busy, context, gpu, stream, key);
+    __atomic_store_n(&lane->work_ns, lane->work_ns + expected_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELAXED);
+    return (struct weir_busy_launch){lane, expected_ns, NULL};
+}
+
+// Right after it.
+static inline void weir_busy_end(struct weir_busy *busy, struct weir_busy_launch *launch,
+                                 CUresult result) {
+    if (__builtin_expect(launch->mark || result != CUDA_SUCCESS, 0))
+        weir_busy_end_slow(busy, launch, result);
+}
+
+// ---- What else happens ----
+
+// A call has returned with success that waited for a stream, or found it done; for all streams of
+// the context where `stream` is NULL. All that this thread launched there is done.
+void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream);
+
+// A capture is about to begin in a stream; it has ended, or did not begin.
+void weir_busy_capture_begin(struct weir_busy *busy, CUcontext context, CUstream stream);
+void weir_busy_capture_end(struct weir_busy *busy, CUcontext context, CUstream stream);
+
+// A stream is about to be destroyed, by a call that can be taken to succeed.
+void weir_busy_stream_end(struct weir_busy *busy, CUcontext context, CUstream stream);
+
+// A context is about to be destroyed or reset. Waits for the helper to be away from its events. May
+// be called again, or for a context that is not known; where the driver then fails, measuring
+// begins anew.
+void weir_busy_context_end(struct weir_busy *busy, CUcontext context);
+
+// ---- The helper ----
+
+// Looks at marks and settles the time up to now. Returns after how many ns it is to be called
+// again. To be called by one thread, which must be none of the program's.
+uint64_t weir_busy_poll(struct weir_busy *busy);
+
+// What was settled for a GPU last: busy time so far.
+uint64_t weir_busy_ns(struct weir_busy *busy, uint32_t gpu);
+
+// Nanoseconds of CLOCK_MONOTONIC, by the host's own function where it has one: without a system
+// call.
+uint64_t weir_busy_clock(void);
+
+// ---- Among the files busy*.c ----
+
+// This thread's lane, which is made where there is none. NULL: there are too many.
+struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thread,
+                                           CUcontext context, uint32_t gpu, CUstream stream);
+
+// Launches in all lanes of the GPU but this one, and what they are expected to take.
+uint64_t weir_busy_others(const struct weir_busy *busy, const struct weir_busy_lane *lane,
+                          uint64_t *work_ns);
+
+// Whether an event has come, or the time between two in ns.
+CUresult weir_busy_between(struct weir_busy *busy, CUevent start, CUevent end, uint64_t *ns);
+
+#endif

@@ -1,0 +1,271 @@
+// busylane.c: the lanes of busy.h, and what ends them: streams, contexts, captures.
+//
+// A lane is found without the lock by the index, a table of lane numbers that only gets fuller
+// until it is made anew; an entry whose lane has another owner by now is passed over.
+#include "busy.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "hooks.h"
+
+// The longest that the end of a context waits for the helper. Its calls wait for nothing, so only a
+// stopped one takes so long.
+#define END_WAIT_US 1000000u
+#define END_LOOK_US 50u
+// What a lane has in place of a stream that is gone: its handle may come again.
+#define NO_STREAM ((CUstream)UINTPTR_MAX)
+
+struct weir_busy *weir_busy_open(void) {
+    struct weir_busy *busy = weir_sys_map(sizeof(*busy));
+    if (busy)
+        weir_sys_madvise(busy, sizeof(*busy), WEIR_MADV_WIPEONFORK);
+    return busy;
+}
+
+typedef int clock_fn(int clock, struct timespec *now);
+
+static int system_clock(int clock, struct timespec *now) {
+    return (int)weir_syscall(SYS_clock_gettime, clock, (long)now, 0, 0, 0, 0);
+}
+
+uint64_t weir_busy_clock(void) {
+    static clock_fn *found;
+    clock_fn *clock = __atomic_load_n(&found, __ATOMIC_ACQUIRE);
+    if (!clock) {
+        clock = (clock_fn *)weir_host_function("clock_gettime");
+        clock = clock ? clock : system_clock;
+        __atomic_store_n(&found, clock, __ATOMIC_RELEASE);
+    }
+    struct timespec now = {0, 0};
+    clock(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// ---- Lock held ----
+
+// The place of a context; WEIR_BUSY_CONTEXTS where there is none left.
+static uint32_t context_place(struct weir_busy *busy, CUcontext context, uint32_t gpu) {
+    uint32_t place = WEIR_BUSY_CONTEXTS;
+    for (uint32_t i = 0; i < busy->contexts_used; i++) {
+        if (busy->contexts[i].handle == context)
+            return i;
+        if (!busy->contexts[i].handle)
+            place = i;
+    }
+    if (place == WEIR_BUSY_CONTEXTS && busy->contexts_used < WEIR_BUSY_CONTEXTS)
+        place = busy->contexts_used++;
+    if (place < WEIR_BUSY_CONTEXTS)
+        busy->contexts[place] = (struct weir_busy_context){.handle = context, .gpu = gpu};
+    return place;
+}
+
+static int enter_index(struct weir_busy *busy, uint32_t number) {
+    const struct weir_busy_lane *lane = &busy->lanes[number];
+    uint32_t home = weir_busy_home(lane->thread, lane->context, lane->stream);
+    for (uint32_t i = 0; i < WEIR_BUSY_PROBES; i++) {
+        uint16_t *at = &busy->index[(home + i) & (WEIR_BUSY_INDEX - 1)];
+        if (*at)
+            continue;
+        __atomic_store_n(at, (uint16_t)(number + 1), __ATOMIC_RELEASE);
+        busy->index_used++;
+        return 1;
+    }
+    return 0;
+}
+
+// Enters all lanes anew. Who looks meanwhile finds none, and then looks under the lock.
+static void remake_index(struct weir_busy *busy) {
+    for (uint32_t i = 0; i < WEIR_BUSY_INDEX; i++)
+        __atomic_store_n(&busy->index[i], 0, __ATOMIC_RELEASE);
+    busy->index_used = 0;
+    for (uint32_t i = 0; i < busy->lanes_used; i++)
+        if (busy->lanes[i].thread && !busy->lanes[i].ended)
+            enter_index(busy, i);
+}
+
+// Takes what a lane has counted over into its GPU's books.
+static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
+    struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
+    gpu->gone_work_ns += lane->work_ns;
+    gpu->closed_ns += lane->work_ns;
+    gpu->gone_launches += lane->launches;
+    lane->thread = 0;
+    lane->work_ns = lane->launches = lane->done = lane->sample_at = lane->due = 0;
+    lane->last_key = 0;
+}
+
+static int seen_all(const struct weir_busy_lane *lane) {
+    return __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) == lane->head;
+}
+
+// A lane that nobody has; or one of a stream that is gone, with its events, which are its
+// context's.
+static struct weir_busy_lane *take_lane(struct weir_busy *busy, uint32_t place) {
+    for (uint32_t i = 0; i < busy->lanes_used; i++) {
+        struct weir_busy_lane *lane = &busy->lanes[i];
+        if (!lane->thread)
+            return lane;
+        if (lane->ended && lane->place == place && seen_all(lane)) {
+            close_lane(busy, lane);
+            return lane;
+        }
+    }
+    return busy->lanes_used < WEIR_BUSY_LANES ? &busy->lanes[busy->lanes_used] : NULL;
+}
+
+static struct weir_busy_lane *make_lane(struct weir_busy *busy, uintptr_t thread, CUcontext context,
+                                        uint32_t gpu, CUstream stream) {
+    uint32_t place = context_place(busy, context, gpu);
+    struct weir_busy_lane *lane = place < WEIR_BUSY_CONTEXTS ? take_lane(busy, place) : NULL;
+    if (!lane)
+        return NULL;
+    uint32_t number = (uint32_t)(lane - busy->lanes);
+    lane->context = context;
+    lane->stream = stream;
+    lane->gpu = gpu;
+    lane->place = place;
+    lane->ended = lane->dead = lane->muted = lane->wished = lane->nudged = 0;
+    lane->waits = lane->shy = lane->owed = 0;
+    lane->dice = thread ^ (uintptr_t)stream ^ number * 0x9e3779b97f4a7c15u;
+    lane->thread = thread;
+    if (number == busy->lanes_used)
+        __atomic_store_n(&busy->lanes_used, number + 1, __ATOMIC_RELEASE);
+    if (!busy->gpus[gpu].used) {
+        busy->gpus[gpu].used = 1;
+        weir_busytime_step(&busy->gpus[gpu].time, weir_busy_clock(), 0, 0);
+    }
+    if (busy->index_used > WEIR_BUSY_INDEX / 4 * 3 || !enter_index(busy, number))
+        remake_index(busy);
+    return lane;
+}
+
+// ---- Lanes ----
+
+struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thread,
+                                           CUcontext context, uint32_t gpu, CUstream stream) {
+    struct weir_busy_lane *lane = weir_busy_lane(busy, thread, context, stream);
+    if (lane || weir_lock(&busy->lock))
+        return lane;
+    for (uint32_t i = 0; i < busy->lanes_used && !lane; i++) {
+        struct weir_busy_lane *one = &busy->lanes[i];
+        if (one->thread == thread && one->context == context && one->stream == stream)
+            lane = one;
+    }
+    if (!lane)
+        lane = make_lane(busy, thread, context, gpu, stream);
+    weir_unlock(&busy->lock);
+    return lane;
+}
+
+uint64_t weir_busy_others(const struct weir_busy *busy, const struct weir_busy_lane *lane,
+                          uint64_t *work_ns) {
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    uint64_t launches = busy->gpus[lane->gpu].gone_launches;
+    *work_ns = busy->gpus[lane->gpu].closed_ns;
+    for (uint32_t i = 0; i < used; i++) {
+        const struct weir_busy_lane *one = &busy->lanes[i];
+        if (one == lane || one->gpu != lane->gpu)
+            continue;
+        launches += __atomic_load_n(&one->launches, __ATOMIC_RELAXED);
+        *work_ns += __atomic_load_n(&one->work_ns, __ATOMIC_RELAXED);
+    }
+    return launches;
+}
+
+void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream) {
+    uintptr_t thread = weir_sys_self();
+    if (stream) {
+        struct weir_busy_lane *lane = weir_busy_lane(busy, thread, context, stream);
+        if (lane)
+            __atomic_store_n(&lane->done, lane->launches, __ATOMIC_RELAXED);
+        return;
+    }
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++) {
+        struct weir_busy_lane *lane = &busy->lanes[i];
+        if (lane->thread == thread && lane->context == context)
+            __atomic_store_n(&lane->done, lane->launches, __ATOMIC_RELAXED);
+    }
+}
+
+// ---- Captures ----
+
+void weir_busy_capture_begin(struct weir_busy *busy, CUcontext context, CUstream stream) {
+    if (weir_lock(&busy->lock))
+        return;
+    for (uint32_t i = 0; i < WEIR_BUSY_CAPTURES; i++)
+        if (!busy->capture[i].context) {
+            busy->capture[i].context = context;
+            busy->capture[i].stream = stream;
+            break;
+        }
+    // One more than there are places for is never forgotten: nothing is recorded from then on.
+    __atomic_fetch_add(&busy->captures, 1, __ATOMIC_RELEASE);
+    weir_unlock(&busy->lock);
+}
+
+// Lock held. Those of a stream, or of a whole context where that is NULL.
+static void forget_captures(struct weir_busy *busy, CUcontext context, CUstream stream) {
+    for (uint32_t i = 0; i < WEIR_BUSY_CAPTURES; i++)
+        if (busy->capture[i].context == context && (!stream || busy->capture[i].stream == stream)) {
+            busy->capture[i].context = NULL;
+            __atomic_fetch_sub(&busy->captures, 1, __ATOMIC_RELEASE);
+            if (stream)
+                return;
+        }
+}
+
+void weir_busy_capture_end(struct weir_busy *busy, CUcontext context, CUstream stream) {
+    if (weir_lock(&busy->lock))
+        return;
+    forget_captures(busy, context, stream);
+    weir_unlock(&busy->lock);
+}
+
+// ---- Ends ----
+
+void weir_busy_stream_end(struct weir_busy *busy, CUcontext context, CUstream stream) {
+    if (weir_lock(&busy->lock))
+        return;
+    forget_captures(busy, context, stream);
+    for (uint32_t i = 0; i < busy->lanes_used; i++)
+        if (busy->lanes[i].context == context && busy->lanes[i].stream == stream) {
+            busy->lanes[i].stream = NO_STREAM;
+            busy->lanes[i].ended = 1;
+        }
+    weir_unlock(&busy->lock);
+}
+
+void weir_busy_context_end(struct weir_busy *busy, CUcontext context) {
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++)
+        if (busy->lanes[i].context == context)
+            __atomic_store_n(&busy->lanes[i].dead, 1, __ATOMIC_SEQ_CST);
+    for (uint32_t us = 0; us < END_WAIT_US; us += END_LOOK_US) {
+        if (!__atomic_load_n(&busy->polling, __ATOMIC_SEQ_CST))
+            break;
+        weir_sys_futex_wait(&busy->polling, 1, END_LOOK_US);
+    }
+    if (weir_lock(&busy->lock))
+        return;
+    forget_captures(busy, context, NULL);
+    for (uint32_t i = 0; i < busy->lanes_used; i++) {
+        struct weir_busy_lane *lane = &busy->lanes[i];
+        if (lane->context != context || !lane->thread)
+            continue;
+        while (!seen_all(lane)) {
+            const struct weir_busy_mark *mark = &lane->marks[lane->tail % WEIR_BUSY_MARKS];
+            if (mark->known && mark->known->key == mark->key)
+                __atomic_fetch_sub(&mark->known->measuring, 1, __ATOMIC_RELAXED);
+            lane->tail++;
+        }
+        memset(lane->marks, 0, sizeof(lane->marks));
+        close_lane(busy, lane);
+        lane->context = NULL;
+    }
+    for (uint32_t i = 0; i < busy->contexts_used; i++)
+        if (busy->contexts[i].handle == context)
+            busy->contexts[i] = (struct weir_busy_context){.handle = NULL};
+    weir_unlock(&busy->lock);
+}

@@ -1,0 +1,413 @@
+// busymark.c: the launches that take longer in busy.h: with a key or in a stream that is new, under
+// a capture, and those that are sampled.
+#include "busy.h"
+
+#include <string.h>
+
+#include "capture.h"
+#include "hooks.h"
+
+// Launches for each of our calls: with the helper's own share that makes one in 64.
+#define LAUNCHES_A_CALL 192u
+#define JITTER 64u  // so that no period of the program's is met; a power of two
+// So far ahead samples of keys that are not known yet may run into debt.
+#define DEBT_MAX (LAUNCHES_A_CALL * 256u)
+// A kernel of at least so much is measured well enough without a hold.
+#define HOLD_BELOW_NS 400000u
+#define HOLD_BYTES_MAX (1u << 20)
+#define HOLD_BYTES_FIRST (512u << 10)
+// Work is older than a mark if it was launched so long before it: events may be seen some time
+// after they came.
+#define BACKLOG_NS 1000000u
+// A thread waits so long at most for the end of a launch that is measured, by sleeps of so long;
+// and so often for others' to end before it.
+#define WAIT_OUT_NS_MAX 1000000u
+#define DOZE_US 30u
+#define SETTLE_WAITS 4
+// Within so long all calls have been made before a hold is over.
+#define IN_TIME_NS 20000u
+#define HOLD_COUNT 3u  // how often a hold is measured
+// For so many launches a lane waits for one that is alone; and so often it waits twice as long for
+// its next chance, where there was none.
+#define WAITS_MAX 16u
+#define OWED_MAX 48u  // calls made meanwhile
+#define SHY_MAX 5u
+
+// ---- Keys ----
+
+// The place of a key; that of another one is taken where there is none.
+static struct weir_busy_key *enter_key(struct weir_busy *busy, uint64_t key) {
+    for (uint32_t i = 0; i < WEIR_BUSY_PROBES; i++) {
+        struct weir_busy_key *at = &busy->keys[weir_busy_key_home(key, i)];
+        uint64_t none = 0;
+        if (__atomic_compare_exchange_n(&at->key, &none, key, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE) ||
+            none == key)
+            return at;
+    }
+    struct weir_busy_key *at = &busy->keys[weir_busy_key_home(key, 0)];
+    if (weir_lock(&busy->lock))
+        return at;
+    __atomic_store_n(&at->expected_ns, 0, __ATOMIC_RELAXED);
+    at->unknown = at->measuring = at->visits = at->useless = 0;
+    at->since_ns = 0;
+    memset(&at->learned, 0, sizeof(at->learned));
+    __atomic_store_n(&at->key, key, __ATOMIC_RELEASE);
+    weir_unlock(&busy->lock);
+    return at;
+}
+
+// ---- Calls of the driver's ----
+
+static CUresult record(struct weir_busy *busy, CUevent *event, CUstream stream) {
+    CUresult result = CUDA_SUCCESS;
+    if (!*event) {
+        __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
+        result = WEIR_REAL(cuEventCreate)(event, 0);
+    }
+    __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
+    return result ? result : WEIR_REAL(cuEventRecord)(*event, stream);
+}
+
+// The memory that holds set; NULL where there is none to be had.
+static void *hold_memory(struct weir_busy *busy, struct weir_busy_context *context) {
+    void *memory = __atomic_load_n(&context->hold, __ATOMIC_ACQUIRE), *none = NULL;
+    if (memory)
+        return memory;
+    int mode = weir_capture_relax();
+    __atomic_fetch_add(&busy->calls, 3, __ATOMIC_RELAXED);
+    CUresult result = WEIR_REAL(cuMemHostAlloc)(
+        &memory, HOLD_BYTES_MAX, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result == CUDA_SUCCESS &&
+        !__atomic_compare_exchange_n(&context->hold, &none, memory, 0, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        WEIR_REAL(cuMemFreeHost)(memory);  // another thread was faster
+        memory = none;
+    }
+    weir_capture_restore(mode);
+    return result == CUDA_SUCCESS ? memory : NULL;
+}
+
+static CUresult set(struct weir_busy *busy, void *memory, uint32_t bytes, CUstream stream) {
+    __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
+    return WEIR_REAL(cuMemsetD8Async)((CUdeviceptr)(uintptr_t)memory, 0, bytes, stream);
+}
+
+// Puts a hold into the stream. Where it is to be measured itself, between two events, there is
+// another one ahead of it.
+static CUresult hold(struct weir_busy *busy, struct weir_busy_lane *lane,
+                     struct weir_busy_mark *mark) {
+    struct weir_busy_context *context = &busy->contexts[lane->place];
+    void *memory = hold_memory(busy, context);
+    if (!memory)
+        return CUDA_SUCCESS;
+    uint32_t bytes = __atomic_load_n(&context->hold_bytes, __ATOMIC_RELAXED);
+    mark->held_bytes = bytes ? bytes : HOLD_BYTES_FIRST;
+    mark->holds = __atomic_load_n(&context->hold_count, __ATOMIC_RELAXED) < HOLD_COUNT;
+    CUresult result = set(busy, memory, mark->held_bytes, lane->stream);
+    if (!mark->holds || result != CUDA_SUCCESS)
+        return result;
+    result = record(busy, &mark->hold, lane->stream);
+    return result ? result : set(busy, memory, mark->held_bytes, lane->stream);
+}
+
+// Whether an event of the context that this thread launches in has come. Three calls.
+static int has_come(struct weir_busy *busy, CUevent event) {
+    uint64_t none;
+    int mode = weir_capture_relax();
+    CUresult result = weir_busy_between(busy, event, event, &none);
+    weir_capture_restore(mode);
+    __atomic_fetch_add(&busy->calls, 2, __ATOMIC_RELAXED);
+    return result == CUDA_SUCCESS;
+}
+
+static int is_captured(struct weir_busy *busy, CUstream stream) {
+    int status = CU_STREAM_CAPTURE_STATUS_NONE;
+    __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
+    return WEIR_REAL(cuStreamIsCapturing)(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// ---- Sampling ----
+
+static uint64_t throw_dice(struct weir_busy_lane *lane) {
+    lane->dice = lane->dice * 6364136223846793005u + 1442695040888963407u;
+    return lane->dice >> 40 & (JITTER - 1);
+}
+
+// The next sample is due later by as many launches as these calls are worth.
+static void pay(struct weir_busy_lane *lane, uint32_t calls) {
+    if (lane->due < lane->launches)
+        lane->due = lane->launches;
+    lane->due += calls * LAUNCHES_A_CALL + (calls ? throw_dice(lane) : 0);
+}
+
+static void doze(void) {
+    static const uint32_t never = 0;
+    weir_sys_futex_wait(&never, 0, DOZE_US);
+}
+
+// Whether all that was launched in a lane is done, by its newest mark. Where that is older than its
+// newest launch the lane is asked to mark the next one. *calls counts ours.
+static int is_done(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t launches, int ask,
+                   uint32_t *calls) {
+    const struct weir_busy_mark *mark =
+        &lane->marks[(__atomic_load_n(&lane->head, __ATOMIC_ACQUIRE) - 1) % WEIR_BUSY_MARKS];
+    CUevent end = mark->end;
+    if (*calls >= OWED_MAX)
+        return 0;
+    if (!end || mark->launches != launches) {
+        *calls += 1;
+        __atomic_store_n(&lane->wished, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&lane->sample_at, 0, __ATOMIC_RELAXED);
+        return 0;
+    }
+    if (!ask)
+        return 0;
+    *calls += 3;
+    int done = has_come(busy, end);
+    if (done)
+        __atomic_store_n(&lane->done, launches, __ATOMIC_RELAXED);
+    return done;
+}
+
+// Whether nothing is outstanding in any other lane of the GPU; *calls counts ours. *settles: it may
+// soon be so.
+static int is_alone(struct weir_busy *busy, const struct weir_busy_lane *lane, uint32_t *calls,
+                    int *settles) {
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    int alone = 1;
+    *settles = 1;
+    for (uint32_t i = 0; i < used; i++) {
+        struct weir_busy_lane *one = &busy->lanes[i];
+        uint64_t launches = __atomic_load_n(&one->launches, __ATOMIC_RELAXED);
+        if (one == lane || one->gpu != lane->gpu ||
+            launches == __atomic_load_n(&one->done, __ATOMIC_RELAXED))
+            continue;
+        // Events of another context may be gone at any time. After a lane that is not done the rest
+        // is only asked to mark.
+        if (one->context == lane->context && is_done(busy, one, launches, alone, calls))
+            continue;
+        alone = 0;
+        *settles &= one->context == lane->context && !one->wished;
+    }
+    return alone;
+}
+
+// The same; where it may soon be so, or nothing good is known of this launch, this thread waits for
+// it a little, lest it keep the GPU at work itself.
+static int becomes_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
+                         const struct weir_busy_key *known) {
+    int settles, alone = is_alone(busy, lane, &lane->owed, &settles);
+    for (int i = 0; i < SETTLE_WAITS && !alone && lane->owed < OWED_MAX; i++) {
+        if (!settles && known->learned.clean + known->learned.mixed)
+            break;
+        doze();
+        alone = is_alone(busy, lane, &lane->owed, &settles);
+    }
+    return alone;
+}
+
+// Whether the launch is to be sampled, and how.
+enum sample { SAMPLE_NOT, SAMPLE_END, SAMPLE_ALONE, SAMPLE_ROUGH };
+
+// A lane wants to measure this launch, or another one soon, when it is alone.
+static enum sample wait_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
+                              struct weir_busy_key *known) {
+    int alone = becomes_alone(busy, lane, known);
+    int patient = known->expected_ns ? ++lane->waits < WAITS_MAX
+                                     : weir_busy_clock() - known->since_ns < WEIR_BUSY_UNKNOWN_NS;
+    if (!alone && patient)
+        return SAMPLE_NOT;
+    lane->waits = 0;
+    pay(lane, lane->owed);
+    lane->owed = 0;
+    if (alone) {
+        lane->shy = 0;
+        return SAMPLE_ALONE;
+    }
+    if (known->learned.clean + known->learned.mixed)
+        lane->shy += lane->shy < SHY_MAX;
+    return known->expected_ns ? SAMPLE_END : SAMPLE_ROUGH;
+}
+
+static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
+                          struct weir_busy_key *known) {
+    int due = lane->launches >= lane->due || lane->nudged;
+    int full = lane->head - __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) >= WEIR_BUSY_MARKS;
+    if (lane->muted)
+        return SAMPLE_NOT;
+    if (full) {
+        lane->waits = 0;
+        if (due)
+            pay(lane, 1);
+        return SAMPLE_NOT;
+    }
+    lane->nudged = 0;
+    if (__atomic_exchange_n(&lane->wished, 0, __ATOMIC_RELAXED))
+        return SAMPLE_END;
+    if (!known->expected_ns && __atomic_load_n(&known->measuring, __ATOMIC_RELAXED) < 2 &&
+        lane->due < lane->launches + DEBT_MAX)
+        return wait_alone(busy, lane, known);
+    if (lane->waits)
+        return wait_alone(busy, lane, known);
+    if (!due)
+        return SAMPLE_NOT;
+    uint32_t visits = __atomic_add_fetch(&known->visits, 1, __ATOMIC_RELAXED);
+    if (!known->expected_ns || visits < weir_learn_pause(&known->learned) << lane->shy)
+        return SAMPLE_END;
+    return wait_alone(busy, lane, known);
+}
+
+// Makes the calls that come before a sampled launch. NULL where the driver refuses them.
+static struct weir_busy_mark *begin_mark(struct weir_busy *busy, struct weir_busy_lane *lane,
+                                         struct weir_busy_key *known, uint64_t key,
+                                         enum sample sample) {
+    struct weir_busy_mark *mark = &lane->marks[lane->head % WEIR_BUSY_MARKS];
+    int whole = sample != SAMPLE_END;
+    mark->known = whole ? known : NULL;
+    mark->key = key;
+    mark->held_bytes = mark->holds = 0;
+    mark->before_ns = weir_busy_clock();
+    pay(lane, whole ? 3 : 1);
+    if (!whole)
+        return mark;
+    mark->others = weir_busy_others(busy, lane, &mark->foreign_ns);  // for now, all
+    mark->alone = sample == SAMPLE_ALONE;
+    __atomic_store_n(&known->visits, 0, __ATOMIC_RELAXED);
+    CUresult result = CUDA_SUCCESS;
+    if (weir_learned_roughly_ns(&known->learned) < HOLD_BELOW_NS)
+        result = hold(busy, lane, mark);
+    if (result == CUDA_SUCCESS)
+        result = record(busy, &mark->start, lane->stream);
+    if (result == CUDA_SUCCESS) {
+        __atomic_fetch_add(&known->measuring, 1, __ATOMIC_RELAXED);
+        return mark;
+    }
+    lane->muted = 1;
+    return NULL;
+}
+
+// What a launch is expected to take whose key is not known: nothing, to be made up for when it is;
+// as much as others in this lane, where it will not be measured.
+static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
+                      struct weir_busy_key *known, const struct weir_busy_mark *mark) {
+    if (!mark && lane->work_ns && lane->due >= lane->launches + DEBT_MAX)
+        return lane->work_ns / lane->launches;
+    __atomic_fetch_add(&busy->gpus[lane->gpu].blind, 1, __ATOMIC_RELAXED);
+    if (__atomic_fetch_add(&known->unknown, 1, __ATOMIC_RELAXED) == 0) {
+        const struct weir_busytime *time = &busy->gpus[lane->gpu].time;
+        known->surplus_before_ns = __atomic_load_n(&time->surplus_ns, __ATOMIC_RELAXED);
+        known->idle_before_ns = __atomic_load_n(&time->idle_ns, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
+
+struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, CUcontext context,
+                                             uint32_t gpu, CUstream stream, uint64_t key) {
+    struct weir_busy_launch launch = {NULL, 0, NULL};
+    struct weir_busy_lane *lane = NULL;
+    if (gpu < WEIR_BUSY_GPUS)
+        lane = weir_busy_lane_find(busy, weir_sys_self(), context, gpu, stream);
+    if (!lane) {
+        __atomic_fetch_add(&busy->unmeasured, 1, __ATOMIC_RELAXED);
+        return launch;
+    }
+    int captures = __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) != 0;
+    if (captures && is_captured(busy, stream))
+        return launch;
+    struct weir_busy_key *known = enter_key(busy, key);
+    lane->last = known;
+    lane->last_key = key;
+    if (!known->since_ns)
+        known->since_ns = weir_busy_clock();
+    enum sample sample = captures ? SAMPLE_NOT : choose(busy, lane, known);
+    if (sample != SAMPLE_NOT)
+        launch.mark = begin_mark(busy, lane, known, key, sample);
+    // While it waits to be alone each launch is looked at.
+    __atomic_store_n(&lane->sample_at, lane->waits ? 0 : lane->due, __ATOMIC_RELAXED);
+    launch.lane = lane;
+    launch.added_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
+    if (!launch.added_ns)
+        launch.added_ns = guess(busy, lane, known, launch.mark);
+    __atomic_store_n(&lane->work_ns, lane->work_ns + launch.added_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELAXED);
+    return launch;
+}
+
+// A launch that the driver refused was none.
+static void take_back(struct weir_busy_launch *launch) {
+    struct weir_busy_lane *lane = launch->lane;
+    __atomic_store_n(&lane->work_ns, lane->work_ns - launch->added_ns, __ATOMIC_RELAXED);
+    if (!launch->added_ns && lane->last->unknown)
+        __atomic_fetch_sub(&lane->last->unknown, 1, __ATOMIC_RELAXED);
+}
+
+// Whether the stream has been at older work ever since before a mark was begun: then the launch was
+// in time, however long the calls took.
+static int is_backlogged(struct weir_busy *busy, struct weir_busy_lane *lane,
+                         const struct weir_busy_mark *mark) {
+    const struct weir_busy_mark *last = &lane->marks[(lane->head - 1) % WEIR_BUSY_MARKS];
+    if (!lane->head || last->after_ns + BACKLOG_NS > mark->before_ns)
+        return 0;
+    pay(lane, 3);
+    return !has_come(busy, last->end);
+}
+
+// Launches on the GPU of which nothing was expected, so that their work is not known.
+static uint64_t blind_of(const struct weir_busy *busy, const struct weir_busy_lane *lane) {
+    return __atomic_load_n(&busy->gpus[lane->gpu].blind, __ATOMIC_RELAXED);
+}
+
+// While a hold is in force others' launches may come, and so be ahead of this one. So this thread
+// waits for its end where it has others at hand, to see what they launched until then.
+static void wait_out(struct weir_busy *busy, struct weir_busy_lane *lane,
+                     struct weir_busy_mark *mark) {
+    uint64_t work_before_ns = mark->foreign_ns;
+    mark->foreign_ns = UINT64_MAX;
+    if (!mark->others || mark->known->expected_ns > WAIT_OUT_NS_MAX)
+        return;
+    for (uint64_t end_ns = mark->after_ns + WAIT_OUT_NS_MAX; weir_busy_clock() < end_ns;) {
+        uint64_t work_ns;
+        doze();
+        pay(lane, 3);
+        if (!has_come(busy, mark->end))
+            continue;
+        mark->clean = mark->others == weir_busy_others(busy, lane, &work_ns);
+        if (mark->blind == blind_of(busy, lane))
+            mark->foreign_ns = work_ns - work_before_ns;
+        return;
+    }
+}
+
+void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch, CUresult result) {
+    struct weir_busy_lane *lane = launch->lane;
+    struct weir_busy_mark *mark = launch->mark;
+    if (!lane)
+        return;
+    if (result != CUDA_SUCCESS)
+        take_back(launch);
+    if (!mark)
+        return;
+    int good = result == CUDA_SUCCESS && !__atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE);
+    if (good && record(busy, &mark->end, lane->stream) != CUDA_SUCCESS) {
+        lane->muted = 1;
+        good = 0;
+    }
+    if (!good) {
+        if (mark->known && mark->known->key == mark->key)
+            __atomic_fetch_sub(&mark->known->measuring, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    mark->after_ns = weir_busy_clock();
+    mark->blind = blind_of(busy, lane);  // this one included
+    mark->in_time = mark->clean = 0;
+    if (mark->known && mark->after_ns - mark->before_ns > IN_TIME_NS)
+        mark->in_time = is_backlogged(busy, lane, mark);
+    if (mark->known && mark->alone && mark->held_bytes)
+        wait_out(busy, lane, mark);
+    else
+        mark->foreign_ns = UINT64_MAX;
+    mark->launches = lane->launches;
+    __atomic_store_n(&lane->head, lane->head + 1, __ATOMIC_RELEASE);
+}
