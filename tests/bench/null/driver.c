@@ -364,11 +364,10 @@ CALL(cuStreamIsCapturing, void *stream, int *status) {
     return CU_OK;
 }
 
+// Any two events are a millisecond apart, and one of itself: who learns from times has some.
 CALL(cuEventElapsedTime, float *ms, void *start, void *end) {
     NULL_COUNT(cuEventElapsedTime);
-    (void)start;
-    (void)end;
-    *ms = 0;
+    *ms = start == end ? 0 : 1;
     return CU_OK;
 }
 
