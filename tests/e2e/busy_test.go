@@ -84,7 +84,7 @@ func TestBusyTimeIsThatOfTheBooks(t *testing.T) {
 		{"kernels of 10, 20, 40 and 80 us each 300 us", "cost=10000 keys=4 gap=300", busyOff},
 		{"graphs of 80 kernels of 5 us", "cost=5000 graph=80", busyOff},
 		{"graphs of 80 kernels each 1 ms, waited for", "cost=5000 graph=80 sync=1 gap=1000", busyOff},
-		{"captures, streams and resets under way", "cost=100000 trouble=1 ms=3000", busyOff},
+		{"captures, streams and resets under way", "cost=100000 trouble=1 ms=6000", busyOff},
 		{"the same, and contexts", "cost=100000 trouble=2 ms=3000", math.Inf(1)},
 		{"8 threads, 5 us each 200 us", "cost=5000 gap=200 threads=8", math.Inf(1)},
 		{"8 threads, 1 ms, each waited for", "cost=1000000 threads=8 sync=1", math.Inf(1)},
