@@ -125,16 +125,16 @@ func TestM10NoCapNoChange(t *testing.T) {
 	}
 }
 
-// M11: total is the cap, or the card where that is smaller; free is what an allocation still gets,
+// M11: total is the cap, be it all of the card; free is what an allocation still gets,
 // for every process of the container alike.
 func TestM11Reports(t *testing.T) {
 	for _, machine := range []struct {
-		memory string
-		total  int64
-	}{{"256MiB", 64 * mib}, {"48MiB", 48 * mib}} {
+		memory, cap string
+		total       int64
+	}{{"256MiB", "64MiB", 64 * mib}, {"48MiB", "48MiB", 48 * mib}} {
 		t.Run(machine.memory, func(t *testing.T) {
 			n := node.Start(t, node.Options{Machine: node.Machine(machine.memory, "1MiB")})
-			pair := n.Puppets(2, node.RunOptions{Name: "report", Memory: "64MiB"})
+			pair := n.Puppets(2, node.RunOptions{Name: "report", Memory: machine.cap})
 			for _, p := range pair {
 				p.OK("init")
 			}

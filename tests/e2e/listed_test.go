@@ -84,12 +84,9 @@ func misnamedInPod(t *testing.T, d *ctrd.Daemon) {
 		if c.Touched() {
 			t.Error("the container has got something by another's annotation")
 		}
-		d.Node.Eventually(func() string { // containerd tells of it
-			if out := d.Crictl("ps", "-q", "--name", "train"); out.Stdout == "" {
-				return "there is no container: " + out.Stderr
-			}
-			return ""
-		})
+		// Once the agent shows a container that came later, it has been told of this one.
+		ctrd.Ctr{Daemon: d.For(t), Runtime: "runc"}.Container(node.Wish{Name: "later", GPU: true}).Puppet()
+		shows(t, d.Node, "default/later: it has a GPU and no annotation of weir's")
 	})
 	n.Eventually(func() string {
 		for _, e := range n.EventsOf("misnamed", "") {

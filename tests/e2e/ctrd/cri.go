@@ -68,7 +68,12 @@ func (c CRI) Pod(wish node.Pod, userNamespace bool) *Pod {
 	}
 	p.ID = d.MustCrictl(append(arguments, file)...)
 	d.t.Cleanup(func() {
-		d.Crictl("rmp", "--force", p.ID)
+		d.Node.Eventually(func() string {
+			if out := d.Crictl("rmp", "--force", p.ID); out.Code != 0 && !strings.Contains(out.Stderr, "not found") {
+				return out.Stderr
+			}
+			return ""
+		})
 		for _, name := range p.names {
 			d.released(name)
 		}
