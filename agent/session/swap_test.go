@@ -1,3 +1,5 @@
+// Tests of containers that ask for swap, with a driver that says where it can be.
+
 package session
 
 import (
