@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"weir/oci"
 )
 
@@ -52,7 +54,10 @@ func (t Told) OfImage() (map[string]string, error) {
 		return nil, nil
 	}
 	var manifest struct{ Annotations map[string]string }
-	return manifest.Annotations, readRecord(t.Manifest, &manifest)
+	if err := readRecord(t.Manifest, &manifest); err != nil {
+		return nil, err
+	}
+	return manifest.Annotations, nil
 }
 
 // ofDocker reads what Docker has in its directory of a container: ROOT/containers/ID.
@@ -104,7 +109,7 @@ func ofPodman(dir, id string) (told Told) {
 
 // readRecord reads a file of JSON into a value.
 func readRecord(path string, into any) error {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe is not waited for
 	if err != nil {
 		return err
 	}
