@@ -60,11 +60,6 @@
 #define WEIR_GATE_WORDS 4096u
 #endif
 
-// The lease of a GPU, one 32-bit word and futex of the control page, written by the agent: bit 0 is
-// set while launches are to wait, the rest is the lease's number, which the agent changes when the
-// lease's drain is over. 0: there are no leases, all may launch.
-#define WEIR_LEASE_CLOSED 1u
-
 enum weir_gate_mode {
     WEIR_GATE_LOCKED = 0,  // entries are locked exchanges
     WEIR_GATE_PLAIN = 1,   // entries are plain stores: the revoker's membarrier orders them

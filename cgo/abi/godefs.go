@@ -36,6 +36,14 @@ const (
 	MsgImport        = C.WEIR_MSG_IMPORT
 	MsgShared        = C.WEIR_MSG_SHARED
 	MsgDrop          = C.WEIR_MSG_DROP
+	MsgWant          = C.WEIR_MSG_WANT
+	MsgLook          = C.WEIR_MSG_LOOK
+	MsgDrained       = C.WEIR_MSG_DRAINED
+	MsgProgress      = C.WEIR_MSG_PROGRESS
+	MsgIdle          = C.WEIR_MSG_IDLE
+	LeaseClosed      = C.WEIR_LEASE_CLOSED
+	TurnsAlone       = C.WEIR_TURNS_ALONE
+	TurnsRivals      = C.WEIR_TURNS_RIVALS
 	KindPlain        = C.WEIR_KIND_PLAIN
 	KindPitched      = C.WEIR_KIND_PITCHED
 	KindManaged      = C.WEIR_KIND_MANAGED
@@ -105,6 +113,8 @@ type ShareKey C.struct_weir_share_key
 type Share C.struct_weir_share
 
 type Shared C.struct_weir_shared
+
+type Turn C.struct_weir_turn
 
 type Note C.struct_weir_note
 

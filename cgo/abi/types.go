@@ -4,8 +4,8 @@
 package abi
 
 const (
-	Version          = 0x1
-	Oldest           = 0x1
+	Version          = 0x2
+	Oldest           = 0x2
 	GPUsMax          = 0x40
 	MsgBytesMax      = 0x900
 	PageBytes        = 0x4000
@@ -30,6 +30,14 @@ const (
 	MsgImport        = 0xc
 	MsgShared        = 0xd
 	MsgDrop          = 0xe
+	MsgWant          = 0xf
+	MsgLook          = 0x10
+	MsgDrained       = 0x11
+	MsgProgress      = 0x12
+	MsgIdle          = 0x13
+	LeaseClosed      = 0x1
+	TurnsAlone       = 0x0
+	TurnsRivals      = 0x1
 	KindPlain        = 0x1
 	KindPitched      = 0x2
 	KindManaged      = 0x3
@@ -174,6 +182,14 @@ type Shared struct {
 	Bytes   uint64
 }
 
+type Turn struct {
+	Header   Header
+	Gpu      uint32
+	Lease    uint32
+	Waiting  uint32
+	Reserved uint32
+}
+
 type Note struct {
 	Header Header
 	Code   uint32
@@ -197,7 +213,11 @@ type GPUControl struct {
 	Context_bytes uint64
 	Flags         uint32
 	Padding       uint32
-	Reserved      [9]uint64
+	Lease         uint32
+	Window_us     uint32
+	Wait_ms_max   uint32
+	Turns         uint32
+	Reserved      [7]uint64
 }
 
 type ControlPage struct {
@@ -216,7 +236,14 @@ type GPUUsage struct {
 	Context_bytes uint64
 	Code_bytes    uint64
 	Pooled_bytes  uint64
-	Reserved      [11]uint64
+	Active        uint32
+	Waiting       uint32
+	Submitted     uint64
+	Completed     uint64
+	Work_ns       uint64
+	Busy_ns       uint64
+	Ungated       uint64
+	Reserved      [5]uint64
 }
 
 type UsagePage struct {

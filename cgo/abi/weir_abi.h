@@ -14,8 +14,8 @@
 // The version of this file. HELLO offers a range, WELCOME names the one in use. What lets two
 // versions that have nothing in common part in peace never changes: the header, HELLO as far as
 // abi_newest, and CLOSE.
-#define WEIR_ABI_VERSION 1u
-#define WEIR_ABI_OLDEST 1u
+#define WEIR_ABI_VERSION 2u
+#define WEIR_ABI_OLDEST 2u
 // The oldest driver that is served, as cuDriverGetVersion gives it: 11.4 (driver 470), the first
 // whose cuDeviceGetUuid tells MIG instances apart.
 #define WEIR_DRIVER_OLDEST 11040u
@@ -34,6 +34,8 @@
 #define WEIR_CONTEXTS_MAX 512u
 // Longest futex wait of the library before it looks whether the agent is alive, in milliseconds.
 #define WEIR_WAIT_MS_MAX 100u
+// Of a lease word: launches are to wait.
+#define WEIR_LEASE_CLOSED 1u
 
 #define WEIR_HELLO_MAGIC 0x52494557u    // "WEIR"
 #define WEIR_CONTROL_MAGIC 0x434c5452u  // "RTLC"
@@ -57,6 +59,11 @@ enum weir_msg_type {
     WEIR_MSG_IMPORT = 12,    // library -> agent: this session is about to import memory
     WEIR_MSG_SHARED = 13,    // agent -> library: answer to an EXPORT, an IMPORT or a DROP
     WEIR_MSG_DROP = 14,      // library -> agent: this session has a shared piece of memory no more
+    WEIR_MSG_WANT = 15,      // library -> agent: a thread waits at a closed gate
+    WEIR_MSG_LOOK = 16,      // agent -> library: look at a GPU's lease, and say what follows from it
+    WEIR_MSG_DRAINED = 17,   // library -> agent: of a closed lease all is done
+    WEIR_MSG_PROGRESS = 18,  // library -> agent: of a lease that is to end something is done
+    WEIR_MSG_IDLE = 19,      // library -> agent: nothing is submitted, and nobody waits
 };
 
 // What a REQUEST is for. It names the allocation in events; all kinds draw on one credit.
@@ -257,6 +264,16 @@ struct weir_shared {
     uint64_t bytes;    // of the piece, where the agent knows it; else 0
 };
 
+// WANT, LOOK, DRAINED, PROGRESS and IDLE, all without an answer. `lease` is the number of the lease
+// word that the sender saw or means: what comes with a number that is out of date is ignored.
+struct weir_turn {
+    struct weir_header header;
+    uint32_t gpu;
+    uint32_t lease;
+    uint32_t waiting;  // DRAINED, PROGRESS: threads that wait at the gate; else 0
+    uint32_t reserved;
+};
+
 struct weir_note {
     struct weir_header header;
     uint32_t code;  // enum weir_note_code
@@ -281,7 +298,20 @@ struct weir_gpu_control {
     uint64_t context_bytes;  // what one context takes; 0 while not known
     uint32_t flags;          // enum weir_gpu_flag
     uint32_t padding;
-    uint64_t reserved[9];  // lease words and futexes come here
+    // Futex. Bit 0 (WEIR_LEASE_CLOSED): launches are to wait. The rest is the number of the lease,
+    // which changes with each grant and with each end of a drain. 0: there are no leases.
+    uint32_t lease;
+    // What may be in flight of one process, in us of expected work; 0: as much as it likes.
+    uint32_t window_us;
+    uint32_t wait_ms_max;  // the longest that a launch waits at the gate before it goes through
+    uint32_t turns;        // enum weir_turns: what the agent wants to hear of this GPU
+    uint64_t reserved[7];
+};
+
+// Of a GPU in the control page.
+enum weir_turns {
+    WEIR_TURNS_ALONE = 0,   // nobody else uses the GPU: IDLE may come late
+    WEIR_TURNS_RIVALS = 1,  // IDLE as soon as there is nothing to do
 };
 
 // Agent -> library; one memfd a container, sealed SHRINK|GROW|FUTURE_WRITE|SEAL.
@@ -309,7 +339,17 @@ struct weir_gpu_usage {
     // What pools of its that others may have imported have reserved. When the process ends, so much
     // at most is still held by those.
     uint64_t pooled_bytes;
-    uint64_t reserved[11];
+    // Of GPU time, written by the library. `active` is set with the first launch after a rest, by
+    // the thread that launches, and cleared before IDLE; the others, by the helper, count since the
+    // process began and go up only.
+    uint32_t active;
+    uint32_t waiting;    // threads at the gate
+    uint64_t submitted;  // launches and others that are gated, and that have gone through
+    uint64_t completed;  // of them, how many are known to be done
+    uint64_t work_ns;    // what all that was submitted is expected to take
+    uint64_t busy_ns;    // with anything outstanding, of CLOCK_MONOTONIC
+    uint64_t ungated;    // of those submitted, how many went through a closed gate
+    uint64_t reserved[5];
 };
 
 // Library <-> agent; one memfd a session, made and sealed (SHRINK|GROW|SEAL) by the agent.
@@ -356,6 +396,9 @@ WEIR_ASSERT_SIZE(weir_query, 16);
 WEIR_ASSERT_AT(weir_answer, free_bytes, 16);
 WEIR_ASSERT_AT(weir_answer, cap_bytes, 24);
 WEIR_ASSERT_SIZE(weir_answer, 32);
+WEIR_ASSERT_AT(weir_turn, lease, 12);
+WEIR_ASSERT_AT(weir_turn, waiting, 16);
+WEIR_ASSERT_SIZE(weir_turn, 24);
 WEIR_ASSERT_AT(weir_note, code, 8);
 WEIR_ASSERT_AT(weir_note, b, 16);
 WEIR_ASSERT_SIZE(weir_note, 24);
@@ -380,6 +423,8 @@ WEIR_ASSERT_AT(weir_gpu_control, cap_bytes, 24);
 WEIR_ASSERT_AT(weir_gpu_control, charged_bytes, 32);
 WEIR_ASSERT_AT(weir_gpu_control, context_bytes, 40);
 WEIR_ASSERT_AT(weir_gpu_control, flags, 48);
+WEIR_ASSERT_AT(weir_gpu_control, lease, 56);
+WEIR_ASSERT_AT(weir_gpu_control, turns, 68);
 WEIR_ASSERT_SIZE(weir_gpu_control, 128);
 WEIR_ASSERT_AT(weir_control_page, gpu_count, 8);
 WEIR_ASSERT_AT(weir_control_page, ended, 12);
@@ -391,6 +436,9 @@ _Static_assert(offsetof(struct weir_usage_page, gpus[0].credit_bytes) % 16 == 0,
 WEIR_ASSERT_AT(weir_gpu_usage, moves, 8);
 WEIR_ASSERT_AT(weir_gpu_usage, context_bytes, 16);
 WEIR_ASSERT_AT(weir_gpu_usage, pooled_bytes, 32);
+WEIR_ASSERT_AT(weir_gpu_usage, active, 40);
+WEIR_ASSERT_AT(weir_gpu_usage, submitted, 48);
+WEIR_ASSERT_AT(weir_gpu_usage, ungated, 80);
 WEIR_ASSERT_SIZE(weir_gpu_usage, 128);
 WEIR_ASSERT_AT(weir_usage_page, session, 8);
 WEIR_ASSERT_AT(weir_usage_page, gpus, 128);

@@ -28,7 +28,7 @@ func raw(kind uint16, seq uint32, m any) []byte {
 }
 
 func hello(change func(*abi.Hello)) []byte {
-	m := &abi.Hello{Magic: abi.HelloMagic, Abi_oldest: 1, Abi_newest: 1}
+	m := &abi.Hello{Magic: abi.HelloMagic, Abi_oldest: abi.Oldest, Abi_newest: abi.Version}
 	change(m)
 	return raw(abi.MsgHello, 1, m)
 }
@@ -63,7 +63,7 @@ func TestDecodeAccepts(t *testing.T) {
 			m.Held[0] = abi.Held{Uuid: [16]uint8{1}, Bytes: BytesMax}
 			m.Held[1] = abi.Held{Uuid: [16]uint8{2}}
 		}),
-		"hello of a later version": relabel(append(versions(1, 9), 1, 2)),
+		"hello of a later version": relabel(append(versions(abi.Oldest, 9), 1, 2)),
 		"request":                  request(func(*abi.Request) {}),
 		"request for no GPU":       request(func(m *abi.Request) { m.Gpu, m.Bytes = 99, BytesMax }),
 		"query":                    raw(abi.MsgQuery, 7, &abi.Query{}),
@@ -154,14 +154,14 @@ func TestDecodeRefuses(t *testing.T) {
 		{"reserved", hello(func(m *abi.Hello) { m.Reserved = 1 })},
 		{"unknown code", raw(abi.MsgNote, 0, &abi.Note{})},
 		{"unknown code", raw(abi.MsgNote, 0, &abi.Note{Code: 99})},
-		{"HELLO of 12", relabel(versions(1, 1)[:12])},
-		{"HELLO of 1681 bytes", relabel(append(versions(1, 1), 0))},
-		{"HELLO of 1679 bytes", relabel(versions(1, 9)[:1679])},
+		{"HELLO of 12", relabel(versions(abi.Oldest, abi.Version)[:12])},
+		{"HELLO of 1681 bytes", relabel(append(versions(abi.Oldest, abi.Version), 0))},
+		{"HELLO of 1679 bytes", relabel(versions(abi.Oldest, 9)[:1679])},
 		{"magic", hello(func(m *abi.Hello) { m.Magic = 1 })},
-		{"no common version", versions(2, 9)},
+		{"no common version", versions(abi.Version+1, 9)},
 		{"no common version", versions(0, 0)},
-		{"no common version", versions(1, 0)},
-		{"no common version", relabel(versions(2, 3)[:16])},
+		{"no common version", versions(abi.Version, abi.Oldest-1)},
+		{"no common version", relabel(versions(abi.Version+1, abi.Version+2)[:16])},
 		{"more than 64", hello(func(m *abi.Hello) { m.Held_count = 65 })},
 		{"more than 64", hello(func(m *abi.Hello) { m.Held_count = ^uint32(0) })},
 		{"text without an end", hello(func(m *abi.Hello) { fill(m.Program[:]) })},
