@@ -122,6 +122,13 @@ func (c *Client) ChangeCaps(
 	return doc.CapsResult, err
 }
 
+// Queue asks for the flows of all containers.
+func (c *Client) Queue(ctx context.Context) ([]Flow, error) {
+	var doc QueueDoc
+	err := c.call(ctx, http.MethodGet, "/v1/queue", nil, &doc)
+	return doc.Flows, err
+}
+
 // Events asks for those after seq (0: all kept). With wait above zero the answer is held back for
 // that long, a minute at most, until there is one; it may be empty then.
 func (c *Client) Events(ctx context.Context, after uint64, wait time.Duration) (EventsDoc, error) {

@@ -66,6 +66,15 @@ func sample() *controltest.Node {
 				Caps: control.Caps{MemoryBytes: ptr(int64(64))}},
 			{ID: "beef", Name: "odd name/x", Namespace: "k8s.io"},
 		},
+		Flows: []control.Flow{
+			{
+				ContainerID: "c0ffee", Container: "trainer", Namespace: "default", MIG: ptr(1), UUID: "MIG-1",
+				State: "waiting", Mode: control.ModeLeased, Weight: 0.5, VirtualNS: ptr(int64(1) << 60),
+				LagNS: ptr(int64(-5)), ShareAsked: ptr(0.25), ShareGot1s: ptr(0.0), Leases: 3, WaitMeanNS: ptr(int64(7)),
+				WaitWorstNS: ptr(int64(9)), ServedNS: 1, BusyNS: 2, Submitted: 3, Ungated: 4, Reopened: 5, Expired: 6,
+			},
+			{ContainerID: "beef", Container: "odd name/x", Mode: control.ModeOff, Weight: 1},
+		},
 		Grant: control.RunGrant{ID: "r1", Socket: "/s", Library: "/l"},
 	}
 }
@@ -82,6 +91,10 @@ func TestRoundTrips(t *testing.T) {
 	list, err := client.Containers(ctx)
 	if diff := cmp.Diff(node.List, list); diff != "" || err != nil {
 		t.Errorf("Containers: %v %s", err, diff)
+	}
+	flows, err := client.Queue(ctx)
+	if diff := cmp.Diff(node.Flows, flows); diff != "" || err != nil {
+		t.Errorf("Queue: %v %s", err, diff)
 	}
 	for _, ref := range []string{"c0ffee", "trainer", "default/trainer"} {
 		one, err := client.Container(ctx, ref)
@@ -242,7 +255,8 @@ func TestDocumentsCarryTheSchemaVersion(t *testing.T) {
 	socket := serve(t, node)
 	want := `"schema_version":` + strconv.Itoa(control.SchemaVersion)
 	for _, path := range []string{
-		"/v1/info", "/v1/containers", "/v1/containers/trainer", "/v1/events", "/v1/containers/none",
+		"/v1/info", "/v1/containers", "/v1/containers/trainer", "/v1/events", "/v1/queue",
+		"/v1/containers/none",
 	} {
 		if _, body := raw(t, socket, "GET", path, ""); !strings.HasPrefix(body, "{"+want) {
 			t.Errorf("%s: %.60s", path, body)

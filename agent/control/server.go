@@ -78,6 +78,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /v1/runs", s.startRun)
 	mux.HandleFunc("DELETE /v1/runs/{id}", s.endRun)
 	mux.HandleFunc("GET /v1/events", s.events)
+	mux.HandleFunc("GET /v1/queue", s.queue)
 	mux.HandleFunc("POST "+ociapi.PreparePath, s.prepare)
 	mux.HandleFunc("POST "+ociapi.ListingPath, s.listing)
 	mux.HandleFunc("POST "+ociapi.RegisterPath, s.told(s.node.Register))
@@ -155,6 +156,14 @@ func (s *Server) endRun(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, struct {
 		SchemaVersion int `json:"schema_version"`
 	}{SchemaVersion}, err)
+}
+
+func (s *Server) queue(w http.ResponseWriter, r *http.Request) {
+	flows, err := s.node.Queue(r.Context())
+	if flows == nil {
+		flows = []Flow{}
+	}
+	s.answer(w, r, QueueDoc{SchemaVersion, flows}, err)
 }
 
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {

@@ -53,6 +53,11 @@ type (
 		CapsResult
 		DryRun bool `json:"dry_run"`
 	}
+	// QueueDoc answers GET /v1/queue.
+	QueueDoc struct {
+		SchemaVersion int    `json:"schema_version"`
+		Flows         []Flow `json:"flows"`
+	}
 	// EventsDoc answers GET /v1/events. Each agent numbers its events anew, so numbers of answers
 	// with different AgentStarted do not compare.
 	EventsDoc struct {

@@ -18,6 +18,7 @@ type Node struct {
 	sync.Mutex
 	Agent    control.AgentInfo
 	List     []control.Container
+	Flows    []control.Flow
 	Log      []control.Event
 	Grant    control.RunGrant
 	Fail     error // what every call returns, if not nil
@@ -54,6 +55,13 @@ func (n *Node) Containers(context.Context) ([]control.Container, error) {
 	n.Lock()
 	defer n.Unlock()
 	return slices.Clone(n.List), n.Fail
+}
+
+// Queue returns Flows.
+func (n *Node) Queue(context.Context) ([]control.Flow, error) {
+	n.Lock()
+	defer n.Unlock()
+	return slices.Clone(n.Flows), n.Fail
 }
 
 // Container finds one of List by id, name or namespace/name.
