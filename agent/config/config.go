@@ -240,9 +240,14 @@ func describe(path string, err error) error {
 	if name == "" {
 		return fmt.Errorf("%s:%d: %s", path, line, reason)
 	}
-	for _, key := range Keys {
-		if key.Name == name && strings.HasPrefix(reason, "cannot decode") {
-			reason = "want " + key.want
+	if strings.HasPrefix(reason, "cannot decode") {
+		for _, key := range Keys {
+			if key.Name == name {
+				reason = "want " + key.want
+			}
+		}
+		if key, ok := strings.CutPrefix(name, "containers."); ok {
+			name, reason = "containers: "+key, "want "+wantOfRule(key)
 		}
 	}
 	return fmt.Errorf("%s:%d: %s: %s", path, line, name, reason)

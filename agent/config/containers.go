@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
+
+	"weir/agent/sched"
 )
 
 // What becomes of a container that has a GPU and asked for nothing.
@@ -93,6 +94,17 @@ type ruleKeys struct {
 	WeightMax *string `toml:"weight_max"`
 }
 
+// wantOfRule is what a key of the table may be, for messages.
+func wantOfRule(key string) string {
+	switch key {
+	case "weight", "weight_max":
+		return fmt.Sprintf(`a number from %g to %d in quotes, such as "2"`, sched.WeightMin, sched.WeightMax)
+	case "namespace", "image":
+		return `a pattern in quotes, such as "team-*"`
+	}
+	return `a size in quotes, such as "8GiB"`
+}
+
 // rule judges the table. key is the one at fault.
 func (k *ruleKeys) rule() (rule ContainerRule, key string, err error) {
 	for _, pattern := range []struct {
@@ -137,10 +149,9 @@ func (k *ruleKeys) rule() (rule ContainerRule, key string, err error) {
 		if weight.from == nil {
 			continue
 		}
-		number, err := strconv.ParseFloat(*weight.from, 64)
-		if err != nil || !(number > 0 && number <= 1<<20) {
-			return rule, weight.key, fmt.Errorf(`%.70q: want a number above 0 in quotes, such as "2"`,
-				*weight.from)
+		number, err := ParseWeight(*weight.from)
+		if err != nil {
+			return rule, weight.key, err
 		}
 		*weight.to = &number
 	}

@@ -175,6 +175,9 @@ func TestLimitsThatAreNone(t *testing.T) {
 		"memory nowhere":  {Set: control.Caps{MemoryByGPU: map[string]int64{"": 1}}},
 		"negative swap":   {Set: control.Caps{SwapBytes: ptr(int64(-1))}},
 		"no weight":       {Set: control.Caps{Weight: ptr(0.0)}},
+		"little weight":   {Set: control.Caps{Weight: ptr(0.0001)}},
+		"much weight":     {Set: control.Caps{Weight: ptr(1e30)}},
+		"negative weight": {Set: control.Caps{Weight: ptr(-1.0)}},
 		"unknown":         {Unset: []string{"colour"}},
 		"both":            {Set: control.Caps{Weight: ptr(1.0)}, Unset: []string{"weight"}},
 		"both of memory": {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"weir/agent/control/ociapi"
+	"weir/agent/sched"
 )
 
 // Server answers the CLI's requests from a Node. Only processes of the agent's own user and of
@@ -271,8 +271,10 @@ func (c Caps) validate() error {
 	if c.SwapBytes != nil && *c.SwapBytes < 0 {
 		return fmt.Errorf("%w: a swap of %d bytes: want 0 or more", ErrInvalid, *c.SwapBytes)
 	}
-	if c.Weight != nil && (*c.Weight <= 0 || math.IsInf(*c.Weight, 0) || math.IsNaN(*c.Weight)) {
-		return fmt.Errorf("%w: a weight of %v: want a number above 0", ErrInvalid, *c.Weight)
+	if c.Weight != nil {
+		if err := sched.CheckWeight(*c.Weight); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
 	}
 	return nil
 }

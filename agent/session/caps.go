@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"weir/agent/control"
+	"weir/agent/sched"
 	"weir/agent/store"
 	"weir/oci/policy"
 )
@@ -107,8 +107,10 @@ func (n *Node) checkCaps(caps control.Caps) (control.Caps, error) {
 	if s := caps.SwapBytes; s != nil && *s < 0 {
 		return caps, fmt.Errorf("%w: swap of %d bytes; give 0 or more", control.ErrInvalid, *s)
 	}
-	if w := caps.Weight; w != nil && (!(*w > 0) || math.IsInf(*w, 0)) {
-		return caps, fmt.Errorf("%w: a weight of %g; give a number above 0", control.ErrInvalid, *w)
+	if w := caps.Weight; w != nil {
+		if err := sched.CheckWeight(*w); err != nil {
+			return caps, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+		}
 	}
 	if m := caps.MemoryBytes; m != nil {
 		if err := n.overCard(*m, n.gpus...); err != nil {

@@ -77,10 +77,10 @@ func TestParseNamesTheMistake(t *testing.T) {
 		{"weir/memory-min", "1.5", `"1.5" is not a whole number of bytes: want a size such as 8GiB`},
 		{"weir/memory-max", "x", `not a size`},
 		{"weir/swap", "no", `"no" is not a size: want a size such as 8GiB, 512M, 64MB, or a number of bytes (K, M, G, T and P are powers of 1024), or off`},
-		{"weir/weight", "", `it is empty: want a number above 0`},
-		{"weir/weight", "0", `"0" is no weight: want a number above 0`},
+		{"weir/weight", "", `"" is no weight: want a number from 0.001 to 1000`},
+		{"weir/weight", "0", `"0" is no weight: want a number from 0.001 to 1000`},
 		{"weir/weight", "NaN", `no weight`}, {"weir/weight", "1e3", `no weight`},
-		{"weir/weight", "-2", `no weight`}, {"weir/weight", "99999999", `at most 1048576`},
+		{"weir/weight", "-2", `no weight`}, {"weir/weight", "1000.5", `to 1000 in digits`},
 		{"weir/weight-min", "x", `no weight`}, {"weir/weight-max", "x", `no weight`},
 		{"weir/report", "all", `"all": want cap (the cap is shown`},
 		{"weir/gpu", "", `it is empty: want auto, or indices`},
@@ -109,7 +109,7 @@ func TestParseOfBadValues(t *testing.T) {
 		values []string
 	}{
 		{"memory", sizes}, {"swap", append([]string{""}, sizes[2:]...)}, {"memory-min", sizes}, {"memory-max", sizes},
-		{"weight", []string{"", "0", "-2", "NaN", "99999999"}}, {"weight-min", []string{""}}, {"weight-max", []string{""}},
+		{"weight", []string{"", "0", "-2", "NaN", "inf", "1e30", "1001", "0.0001"}}, {"weight-min", []string{""}}, {"weight-max", []string{""}},
 		{"report", []string{"", "all"}},
 		{"gpu", []string{"", "first", "0,", "0,0", "auto,1", strings.Repeat("0,", 4096), distinct(65)}},
 		{"count", []string{"", "0", "65"}}, {"profile", []string{"", "small"}},
@@ -146,7 +146,7 @@ func TestParseAcceptsItsExamples(t *testing.T) {
 	}{
 		"memory": {sizes, []string{"1", "64mb", "1.5 GiB", "2Ki", "1P", "1T", "512B"}}, "memory-min": {sizes, nil}, "memory-max": {sizes, nil},
 		"swap":   {append(sizes, "off"), []string{"0"}},
-		"weight": {[]string{"2", "0.5"}, []string{"1048576", "0.001"}}, "weight-min": {[]string{"2", "0.5"}, nil},
+		"weight": {[]string{"2", "0.5"}, []string{"1000", "0.001"}}, "weight-min": {[]string{"2", "0.5"}, nil},
 		"weight-max": {[]string{"2", "0.5"}, nil},
 		"report":     {[]string{"cap", "virtual"}, nil},
 		"gpu":        {[]string{"auto", "0", "0,1", "1:0", "GPU-5a3cb7e1", "MIG-9d2e4f60"}, []string{"0, 1:0,GPU-1f2e"}},

@@ -5,7 +5,6 @@ package annotation
 import (
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,9 +15,8 @@ import (
 
 // Bounds of what can be asked for.
 const (
-	gpusMax    = 64      // GPUs of one container
-	weightMax  = 1 << 20 // beyond it a share is no share
-	valueBytes = 4096    // more is no value
+	gpusMax    = 64   // GPUs of one container
+	valueBytes = 4096 // more is no value
 )
 
 // kind is one annotation.
@@ -48,7 +46,6 @@ var (
 	wordForm    = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 	indexForm   = regexp.MustCompile(`^(?:0|[1-9][0-9]{0,3})(?::(?:0|[1-9][0-9]?))?$`)
 	uuidForm    = regexp.MustCompile(`^(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}$`)
-	numberForm  = regexp.MustCompile(`^[0-9]+(?:\.[0-9]+)?$`)
 )
 
 // size makes a setter of a size above zero.
@@ -78,19 +75,12 @@ func setSwap(r *Request, value string) error {
 	return nil
 }
 
-// weightWanted is what a weight may be.
-var weightWanted = fmt.Sprintf("a number above 0 and at most %d, in digits, such as 2 or 0.5", weightMax)
-
 // weight makes a setter of a share of time.
 func weight(field func(*Request) **float64) func(*Request, string) error {
 	return func(r *Request, value string) error {
-		if value == "" {
-			return errEmpty(weightWanted)
-		}
-		number, err := strconv.ParseFloat(value, 64)
-		if !numberForm.MatchString(value) || err != nil || number <= 0 || number > weightMax ||
-			math.IsNaN(number) {
-			return fmt.Errorf("%.70q is no weight: want %s", value, weightWanted)
+		number, err := config.ParseWeight(value)
+		if err != nil {
+			return err
 		}
 		*field(r) = &number
 		return nil

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -17,7 +15,7 @@ import (
 	"weir/agent/control"
 )
 
-// notEnforcedYet is what is said of weight and swap wherever they are set.
+// notEnforcedYet is what is said of swap wherever it is set.
 const notEnforcedYet = "stored, but not enforced in this version"
 
 func capsCommand() *cli.Command {
@@ -40,7 +38,7 @@ func capFlags() []cli.Flag {
 		&cli.StringFlag{Name: "swap",
 			Usage: "what it may hold beyond that, a `SIZE`; " + notEnforcedYet},
 		&cli.StringFlag{Name: "weight",
-			Usage: "share of GPU time, a `NUMBER` such as 2; " + notEnforcedYet},
+			Usage: "share of GPU time beside others, a `NUMBER` such as 2; 1 if none is given"},
 	}
 }
 
@@ -60,10 +58,9 @@ func capsFrom(c *cli.Context) (control.Caps, error) {
 		caps.SwapBytes = &bytes
 	}
 	if c.IsSet("weight") {
-		weight, err := strconv.ParseFloat(c.String("weight"), 64)
-		if err != nil || math.IsInf(weight, 0) || math.IsNaN(weight) || weight <= 0 {
-			return caps, usageError("--weight %q: want a number above 0, such as 2 or 0.5",
-				c.String("weight"))
+		weight, err := config.ParseWeight(c.String("weight"))
+		if err != nil {
+			return caps, usageError("--weight: %v", err)
 		}
 		caps.Weight = &weight
 	}
@@ -183,7 +180,7 @@ func printCaps(out io.Writer, form string, list []control.Container) error {
 	for _, one := range list {
 		rows = append(rows, []string{
 			printable(one.Name), orDash(one.Namespace), memoryText(one.Caps, one.GPUs, "-"),
-			swapText(one.Caps), notYet(weightOr(one.Caps.Weight, "-")),
+			swapText(one.Caps), weightOr(one.Caps.Weight, "-"),
 		})
 	}
 	return printTable(out, []string{"CONTAINER", "NAMESPACE", "MEMORY", "SWAP", "WEIGHT"}, rows)
@@ -286,20 +283,18 @@ func printChange(out io.Writer, result control.CapsResult, change control.CapsCh
 		named               bool
 		before, after, note string
 	}
-	stored := func(isSet bool) string {
-		if isSet {
-			return notEnforcedYet
-		}
-		return ""
-	}
 	before, after := result.Before, result.After
+	swaps := ""
+	if change.Set.Swaps() {
+		swaps = notEnforcedYet
+	}
 	lines := []line{
 		{"memory", change.Set.SetsMemory(), memoryText(before, result.GPUs, "none"),
 			memoryText(after, result.GPUs, "none"), result.Message},
 		{"swap", change.Set.SwapBytes != nil, sizeOr(before.SwapBytes, "none"),
-			sizeOr(after.SwapBytes, "none"), stored(change.Set.Swaps())},
+			sizeOr(after.SwapBytes, "none"), swaps},
 		{"weight", change.Set.Weight != nil, weightOr(before.Weight, "1"),
-			weightOr(after.Weight, "1"), stored(change.Set.Weight != nil)},
+			weightOr(after.Weight, "1"), ""},
 	}
 	prefix := printable(result.Name) + ": "
 	if change.DryRun {

@@ -150,9 +150,6 @@ func warnStored(talk io.Writer, caps control.Caps) {
 	if caps.Swaps() {
 		fmt.Fprintf(talk, "weir run: swap: %s; memory stays within --memory\n", notEnforcedYet)
 	}
-	if caps.Weight != nil {
-		fmt.Fprintf(talk, "weir run: weight: %s\n", notEnforcedYet)
-	}
 }
 
 // checkGrant looks at the library before the loader does, which would only grumble and go on
