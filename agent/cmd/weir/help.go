@@ -18,6 +18,7 @@ A first try, without a GPU:
   weir run --memory 64MiB --name a -- ./program  # run a program under a cap
   weir ps                                        # what it holds and may hold
   weir caps set a --memory 128MiB                # change its cap while it runs
+  weir queue                                     # who gets how much GPU time
 
 Sizes: 8GiB, 8Gi, 8GB, 8G or a number of bytes; K to P are powers of 1024. Durations: 30s, 1h30m.
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 no permission, 5 agent unreachable,

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,18 +46,30 @@ Examples:
 			if err != nil {
 				return agent.explain(err)
 			}
+			flows, err := agent.Queue(c.Context)
+			if err != nil {
+				return agent.explain(err)
+			}
+			flows = slices.DeleteFunc(flows, func(flow control.Flow) bool { return flow.ContainerID != container.ID })
 			if form != formTable {
-				return printDoc(c.App.Writer, form, control.ContainerDoc{
-					SchemaVersion: control.SchemaVersion, Container: container,
+				return printDoc(c.App.Writer, form, inspectDoc{
+					control.ContainerDoc{SchemaVersion: control.SchemaVersion, Container: container}, flows,
 				})
 			}
-			return inspectTable(c.App.Writer, container, time.Now())
+			return inspectTable(c.App.Writer, container, flows, time.Now())
 		},
 	}
 }
 
-// inspectTable writes a container for people: its settings, then a table of its processes.
-func inspectTable(out io.Writer, container control.Container, now time.Time) error {
+// inspectDoc is what `inspect -o json` prints: the container, and what it has of GPUs' time.
+type inspectDoc struct {
+	control.ContainerDoc
+	Flows []control.Flow `json:"flows"`
+}
+
+// inspectTable writes a container for people: its settings, then a table of its processes, and one of
+// the GPU time that it gets.
+func inspectTable(out io.Writer, container control.Container, flows []control.Flow, now time.Time) error {
 	caps := container.Caps
 	fields := [][2]string{
 		{"container", printable(container.Name)},
@@ -72,7 +85,7 @@ func inspectTable(out io.Writer, container control.Container, now time.Time) err
 		{"enforced", enforced(container)},
 		{"memory cap", memoryText(caps, container.GPUs, "none")},
 		{"swap", swapText(caps)},
-		{"weight", notYet(weightOr(caps.Weight, "-"))},
+		{"weight", weightOr(caps.Weight, "1")},
 		{"refused", strconv.FormatInt(container.Refused, 10)},
 	}
 	for _, field := range fields {
@@ -80,10 +93,24 @@ func inspectTable(out io.Writer, container control.Container, now time.Time) err
 			return err
 		}
 	}
-	if len(container.Sessions) == 0 {
+	if len(container.Sessions) > 0 {
+		fmt.Fprintln(out)
+		if err := printSessions(out, container, now); err != nil {
+			return err
+		}
+	}
+	if len(flows) == 0 {
 		return nil
 	}
 	fmt.Fprintln(out)
+	var rows [][]string
+	for _, flow := range flows {
+		rows = append(rows, queueRow(flow, false, false)[2:]) // without the container's name
+	}
+	return printTable(out, queueHeader(false)[2:], rows)
+}
+
+func printSessions(out io.Writer, container control.Container, now time.Time) error {
 	var rows [][]string
 	for _, session := range container.Sessions {
 		gpus := session.GPUs

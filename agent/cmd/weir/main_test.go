@@ -52,6 +52,7 @@ func sampleNode(library string) *controltest.Node {
 			GPUs: []control.GPU{
 				{Index: 0, UUID: "GPU-0", Name: "Simulated A30", MemoryBytes: 384 * mib, Simulated: true},
 				{Index: 1, UUID: "GPU-1", Name: "A30", MemoryBytes: 24576 * mib},
+				{Index: 1, MIG: ptr(0), UUID: "MIG-1", Name: "A30 MIG 1g.6gb", MemoryBytes: 5856 * mib},
 			},
 		},
 		Grant: control.RunGrant{ID: "run-id", Socket: "/c/run-id/agent.sock", Library: library},
@@ -85,6 +86,23 @@ func sampleNode(library string) *controltest.Node {
 		{
 			ID: "web", Name: "web", Namespace: "team-a", PID: 6, Command: []string{}, Started: started,
 			Reason: "it has a GPU and no annotation of weir's", State: "running", Pod: "web-0", Image: "web:1",
+		},
+	}
+	node.Flows = []control.Flow{
+		{
+			ContainerID: node.List[1].ID, Container: "legacy", Namespace: "k8s.io", Index: 1, MIG: ptr(0), UUID: "MIG-1",
+			Mode: control.ModeOff, Weight: 1,
+		},
+		{
+			ContainerID: node.List[0].ID, Container: "trainer", Namespace: "default", UUID: "GPU-0", Weight: 3,
+			Mode: control.ModeLeased, State: "waiting", VirtualNS: ptr(int64(7_654_321_000_000)), LagNS: ptr(int64(-12_345_678)),
+			ShareAsked: ptr(0.75), ShareGot1s: ptr(0.7), ShareGot10s: ptr(0.7512), Leases: 9000,
+			WaitMeanNS: ptr(int64(20_123_456)), WaitWorstNS: ptr(int64(1_234_567_890)), ServedNS: 90_400_000_000,
+			BusyNS: 999, Submitted: 123456, Ungated: 1, Reopened: 2, Expired: 3,
+		},
+		{
+			ContainerID: "fedc00", Container: "hog\x1b[31m", UUID: "GPU-0", Mode: control.ModeOpen, State: "open", Weight: 1,
+			VirtualNS: ptr(int64(0)), LagNS: ptr(int64(0)), ShareAsked: ptr(0.25), ShareGot1s: ptr(0.0),
 		},
 	}
 	at := time.Date(2026, 1, 2, 12, 4, 11, 0, time.UTC)

@@ -21,7 +21,7 @@ const manDir = "../../../docs/man"
 
 // pageOf names the page of each top-level command.
 var pageOf = map[string]string{
-	"agent": "weir-agent.8.md", "run": "weir-run.1.md", "ps": "weir-ps.1.md",
+	"agent": "weir-agent.8.md", "run": "weir-run.1.md", "ps": "weir-ps.1.md", "queue": "weir-queue.1.md",
 	"inspect": "weir-ps.1.md", "caps": "weir-caps.1.md", "events": "weir-events.1.md",
 	"sim": "weir-sim.1.md", "version": "weir.1.md", "runtime": "weir-runtime-configure.8.md",
 	"cdi": "weir-cdi.8.md",
@@ -156,6 +156,29 @@ func TestManPagesNameValuesAsHelpDoes(t *testing.T) {
 					t.Errorf("weir %s %s --help: 0 is no default of --%s", command.Name, leaf.Name, flag.Names()[0])
 				}
 			}
+		}
+	}
+}
+
+// So it is of the queue's, with the states and modes that the scheduler has.
+func TestManPageOfQueueExplainsItsWords(t *testing.T) {
+	text := page(t, "weir-queue.1.md")
+	for _, column := range queueHeader(true) {
+		if !strings.Contains(text, "**"+column+"**") {
+			t.Errorf("column %s is missing", column)
+		}
+	}
+	view, err := os.ReadFile("../../sched/view.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := regexp.MustCompile(`return "([a-z-]+)"`).FindAllStringSubmatch(string(view), -1)
+	if len(words) < 10 {
+		t.Errorf("only %d states and modes of flows are found", len(words))
+	}
+	for _, word := range append(words, []string{"", control.ModeOff}) {
+		if !strings.Contains(text, "*"+word[1]+"*") {
+			t.Errorf("%s is not explained", word[1])
 		}
 	}
 }

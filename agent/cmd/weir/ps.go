@@ -79,6 +79,11 @@ func ps(c *cli.Context, agent *connection, form string) error {
 		wide: form == formWide, whole: c.Bool("no-trunc"), simulated: simulatedGPUs(info),
 		now: time.Now(),
 	}
+	if view.wide {
+		if view.flows, err = agent.Queue(c.Context); err != nil {
+			return err
+		}
+	}
 	return printTable(out, view.header(), view.rows(list))
 }
 
@@ -111,6 +116,7 @@ func simulatedGPUs(info control.AgentInfo) map[string]bool {
 type tableView struct {
 	wide, whole bool
 	simulated   map[string]bool
+	flows       []control.Flow // of all containers, for the wide table
 	now         time.Time
 }
 
@@ -118,8 +124,8 @@ func (v tableView) header() []string {
 	header := []string{"CONTAINER", "NAMESPACE", "GPU", "MEMORY", "REFUSED", "PROCESSES", "IDENTITY",
 		"WEIGHT", "ENFORCED"}
 	if v.wide {
-		header = append(header, "ID", "PID", "CONTEXTS", "CODE", "SHARED", "CREDIT", "SWAP", "COMMAND",
-			"AGE", "POD", "IMAGE")
+		header = append(header, "ID", "PID", "CONTEXTS", "CODE", "SHARED", "CREDIT", "SWAP",
+			"MODE", "ASKED", "GOT-10s", "COMMAND", "AGE", "POD", "IMAGE")
 	}
 	return header
 }
@@ -171,17 +177,29 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 	row := []string{
 		name, orDash(container.Namespace), gpu, memory,
 		strconv.FormatInt(container.Refused, 10), strconv.Itoa(len(container.Sessions)),
-		orDash(container.Identity), notYet(weightOr(container.Caps.Weight, "-")), enforced(container),
+		orDash(container.Identity), weightOr(container.Caps.Weight, "-"), enforced(container),
 	}
 	if v.wide {
 		row = append(row,
 			shorten(printable(container.ID), idLetters, v.whole), strconv.Itoa(container.PID),
 			config.FormatSize(use.ContextBytes), config.FormatSize(use.CodeBytes),
-			config.FormatSize(use.SharedBytes), creditOf(*use), swapText(container.Caps),
+			config.FormatSize(use.SharedBytes), creditOf(*use), swapText(container.Caps))
+		flow := v.flow(container.ID, use.UUID)
+		row = append(row, orDash(flow.Mode), shareOr(flow.ShareAsked), shareOr(flow.ShareGot10s),
 			shorten(printable(strings.Join(container.Command, " ")), commandLetters, v.whole),
 			age(container.Started, v.now), orDash(container.Pod), orDash(container.Image))
 	}
 	return row
+}
+
+// flow is what a container has of a GPU's time, without anything where it has not used it.
+func (v tableView) flow(id, uuid string) control.Flow {
+	for _, flow := range v.flows {
+		if flow.ContainerID == id && flow.UUID == uuid {
+			return flow
+		}
+	}
+	return control.Flow{}
 }
 
 // creditOf writes unused credit. Without a cap it comes in a large round sum, which need not fit the
