@@ -1,7 +1,7 @@
-// gpu.h: what the two demo programs share: the driver, found at run time as CUDA programs do, and
+// gpu.h: what the demo programs share: the driver, found at run time as CUDA programs do, and
 // the kernels, as PTX that the driver compiles.
 //
-// Both are plain driver API programs: they run the same on a real GPU and on the simulated one, and
+// They are plain driver API programs: they run the same on a real GPU and on the simulated one, and
 // know nothing of weir.
 #ifndef WEIR_DEMO_GPU_H
 #define WEIR_DEMO_GPU_H
