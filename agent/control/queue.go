@@ -20,8 +20,8 @@ type Flow struct {
 	VirtualNS *int64 `json:"virtual_ns"`
 	LagNS     *int64 `json:"lag_ns"`
 	// ShareAsked is its weight by the sum of the weights of the flows that are active on the GPU, itself
-	// among them; nil: it is idle. The shares that it got are of the last 1, 10 and 60 s; nil: it, or the
-	// agent, has not been there for so long that there is anything to say.
+	// among them; nil: it is idle. The shares that it got are of the last 1, 10 and 60 s, or since it came
+	// where that is less; nil: there is nothing to say yet.
 	ShareAsked  *float64 `json:"share_asked"`
 	ShareGot1s  *float64 `json:"share_got_1s"`
 	ShareGot10s *float64 `json:"share_got_10s"`
@@ -30,8 +30,8 @@ type Flow struct {
 	WaitMeanNS  *int64   `json:"wait_mean_ns"`  // for a lease; nil: it has not waited for one
 	WaitWorstNS *int64   `json:"wait_worst_ns"` // so far
 	ServedNS    int64    `json:"served_ns"`     // slot time charged so far
-	BusyNS      int64    `json:"busy_ns"`       // with something of it outstanding, as its processes say
-	Submitted   int64    `json:"submitted"`     // operations, as its processes say
+	BusyNS      int64    `json:"busy_ns"`       // with something of it outstanding, as its live processes say
+	Submitted   int64    `json:"submitted"`     // operations, as its live processes say
 	Ungated     int64    `json:"ungated"`       // of these, past a closed gate: waited too long, or no agent
 	Reopened    int64    `json:"reopened"`      // drains that stood still, so the gate opened again
 	Expired     int64    `json:"expired"`       // drains that took too long, so the slot went to others
