@@ -18,6 +18,7 @@ type drain struct {
 	opened   bool // the gate was opened again
 	helped   bool // and that brought progress, the last time
 	useless  bool // or it did not, and is not tried again in this drain
+	nobody   bool // waits at the gate, so that opening it cannot help
 }
 
 // stalls are what a flow remembers of its drains.
@@ -48,11 +49,37 @@ func (q *queue) revoke(l *lease) {
 }
 
 func (q *queue) closeGate(l *lease) {
-	l.state = leaseDraining
+	l.state, l.drain.nobody = leaseDraining, false
 	if !l.drain.useless {
 		l.drain.still = q.now
 	}
 	q.say(Decision{Kind: Revoke, GPU: q.gpu, Flow: l.flow.id, Lease: l.number})
+	q.watch(l)
+}
+
+// mayHelp: opening the gate again may bring progress.
+func (d *drain) mayHelp() bool { return !d.useless && !d.nobody }
+
+// waiters takes whether any thread of f's container waits at a closed gate.
+func (q *queue) waiters(f *flow, some bool) {
+	for _, l := range f.leases {
+		if l.state == leaseDraining && l.drain.nobody == some {
+			l.drain.nobody = !some
+			q.watch(l)
+		}
+	}
+}
+
+// joinDrain revokes the lease of a gang that has just begun, as another of its leases is. Then opening
+// the gates is worth another try.
+func (q *queue) joinDrain(l, other *lease) {
+	other.drain.useless = false
+	l.drain = other.drain
+	if other.state == leaseDraining {
+		q.closeGate(l)
+		return
+	}
+	l.state = leaseReopened
 	q.watch(l)
 }
 
@@ -70,7 +97,7 @@ func (q *queue) watch(l *lease) {
 	at := min(l.drain.revoked+q.config.DrainTimeout, q.now+q.config.Quantum)
 	if l.state == leaseReopened {
 		at = min(at, l.reclosing())
-	} else if !l.drain.useless {
+	} else if l.drain.mayHelp() {
 		at = min(at, l.drain.still+l.patience())
 	}
 	l.due = max(at, q.now+1)
@@ -83,7 +110,7 @@ func (q *queue) dueDrain(l *lease) {
 		act = (*queue).expire
 	case l.state == leaseReopened && q.now >= l.reclosing():
 		act = (*queue).reclose
-	case l.state == leaseDraining && !d.useless && q.now >= d.still+l.patience():
+	case l.state == leaseDraining && d.mayHelp() && q.now >= d.still+l.patience():
 		act = (*queue).reopen
 	}
 	for _, peer := range l.flow.peers {
@@ -98,6 +125,7 @@ func (q *queue) reopen(l *lease) {
 		return
 	}
 	l.state, l.drain.reopened, l.drain.opened, l.drain.helped = leaseReopened, q.now, true, false
+	l.flow.stats.reopened++
 	q.say(Decision{Kind: Reopen, GPU: q.gpu, Flow: l.flow.id, Lease: l.number})
 	q.watch(l)
 }
@@ -166,6 +194,7 @@ type late struct {
 
 func (q *queue) expire(l *lease) {
 	f := l.flow
+	f.stats.expired++
 	q.say(Decision{Kind: Expire, GPU: q.gpu, Flow: f.id, Lease: l.number})
 	f.late = append(f.late, late{l.number, q.now})
 	q.end(l)

@@ -49,8 +49,15 @@ type flow struct {
 
 // stats are for people.
 type stats struct {
-	served, waited, longest int64
-	leases, lifts           uint64
+	served, got, waited, longest int64
+	leases, lifts                uint64
+	reopened, expired            uint64
+}
+
+// make begins a flow that is idle and in nothing.
+func (f *flow) make(q *queue, id FlowID, weight float64, leases int) {
+	*f = flow{id: id, on: q, weight: weight, limit: int32(leases), resident: true}
+	f.leases = f.one[:0]
 }
 
 // average is the moving mean that Ilúvatar takes (decision 11): nine parts old, one new.
@@ -154,8 +161,7 @@ func (q *queue) refile(f *flow) {
 			q.waiting--
 		}
 	}
-	ready := waits && !f.blocked
-	class := f.class
+	ready, class := waits && !f.blocked, int32(0)
 	if ready {
 		class = int32(f.wantedClass())
 	}

@@ -115,12 +115,15 @@ func (q *queue) probe() {
 	}
 }
 
-// complete opens the gates of what was reserved. All leases of a gang have one number.
+// complete opens the gates of what was reserved. All leases of a gang have one number. One that comes while
+// others drain is revoked with them: what they wait for may be what the gate here has held back.
 func (c *container) complete(b *board) {
-	number := uint64(0)
+	number, draining := uint64(0), (*lease)(nil)
 	for _, f := range c.flows {
 		for _, l := range f.leases {
-			number = max(number, l.number)
+			if number = max(number, l.number); l.state >= leaseDraining {
+				draining = l
+			}
 		}
 	}
 	for _, f := range c.flows {
@@ -132,7 +135,9 @@ func (c *container) complete(b *board) {
 				b.number++
 				number = b.number
 			}
-			f.on.begin(l, number)
+			if f.on.begin(l, number); draining != nil {
+				f.on.joinDrain(l, draining)
+			}
 		}
 	}
 }

@@ -14,6 +14,7 @@ type user struct {
 	id    FlowID
 	gpus  []int
 	gang  bool
+	may   bool   // choose one of its GPUs
 	lease uint64 // 0: none
 	debt  bool   // since its last lease it was charged, or weighed anew, while it waited
 }
@@ -65,7 +66,7 @@ func (s *nodeSchedule) add() {
 	s.next++
 	u := &user{id: s.next, gpus: s.random.Perm(len(s.open))[:1+s.random.IntN(len(s.open))]}
 	choose := s.random.IntN(3) == 0
-	u.gang = len(u.gpus) > 1 && !choose
+	u.may, u.gang = choose, len(u.gpus) > 1 && !choose
 	spec := Container{ID: u.id, Weight: 0.5 + 8*s.random.Float64(), GPUs: u.gpus, Choose: choose, Leases: 1}
 	if err := s.node.Add(spec); err != nil {
 		s.fatalf("%v", err)
@@ -200,8 +201,12 @@ func (s *nodeSchedule) step() {
 	case n < 80:
 		u.debt = u.debt || u.lease == 0
 		s.take(s.node.Used(s.now, u.id, u.gpus[r.IntN(len(u.gpus))], Use{Busy: r.Int64N(20 * ms), Work: r.Int64N(20)}))
-	case n < 84:
+	case n < 82:
 		s.take(s.node.Progress(s.now, u.id))
+	case n < 84:
+		s.take(s.node.Waiters(s.now, u.id, r.IntN(2) == 0))
+	case n < 86 && !u.may:
+		s.move(u)
 	case n < 90 && u.lease == 0:
 		s.take(s.node.Idle(s.now, u.id))
 	case n < 93:
@@ -232,6 +237,36 @@ func (s *nodeSchedule) step() {
 	default:
 		s.take(s.node.Resident(s.now, u.id, u.gpus[0], r.IntN(2) == 0, r.Int64N(sec)))
 	}
+}
+
+// move gives u other GPUs. Its virtual times stay, and so do its leases where it stays; it has a lease as long as
+// any of these is there.
+func (s *nodeSchedule) move(u *user) {
+	gpus := s.random.Perm(len(s.open))[:1+s.random.IntN(len(s.open))]
+	before, held := make(map[int]float64), make(map[int]uint64)
+	for _, f := range s.node.containers[u.id].flows {
+		if before[f.on.gpu] = f.virtual; f.lease(u.lease) != nil {
+			held[f.on.gpu] = u.lease
+		}
+	}
+	d, err := s.node.SetGPUs(s.now, u.id, gpus)
+	if err != nil {
+		s.fatalf("%v", err)
+	}
+	u.gpus, u.gang, u.debt = gpus, len(gpus) > 1, true
+	c := s.node.containers[u.id]
+	if len(c.flows) != len(gpus) || c.gang != u.gang {
+		s.fatalf("flow %d uses %d GPUs, and was given %v", u.id, len(c.flows), gpus)
+	}
+	for _, f := range c.flows {
+		if was, known := before[f.on.gpu]; known && f.virtual < was {
+			s.fatalf("flow %d went back from %g to %g on GPU %d", u.id, was, f.virtual, f.on.gpu)
+		}
+		if number := held[f.on.gpu]; number != 0 && f.on.mode.gated && f.lease(number) == nil {
+			s.fatalf("flow %d lost lease %d on GPU %d, which it goes on to use", u.id, number, f.on.gpu)
+		}
+	}
+	s.take(d)
 }
 
 func (s *nodeSchedule) end(u *user, more bool) {

@@ -106,6 +106,7 @@ func (q *queue) settle(l *lease) {
 	}
 	if l.contended {
 		l.full += passed
+		l.flow.stats.got += passed
 		q.pay(l, passed)
 	} else {
 		l.free += passed
@@ -130,6 +131,7 @@ func (q *queue) pay(l *lease, ns int64) {
 func (q *queue) report(l *lease, use Use) {
 	q.settle(l)
 	extra := min(use.Busy-l.full, l.free)
+	l.flow.stats.got += max(0, extra)
 	if f := l.flow; q.active.len() > 1 {
 		q.advance()
 		extra = min(extra, int64((q.gvt+f.threshold()-f.virtual)*f.weight)+q.config.Quantum)

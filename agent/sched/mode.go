@@ -224,6 +224,7 @@ func (q *queue) used(f *flow, use Use) {
 		return
 	}
 	got := q.got(f, use.Work, busy, passed)
+	f.stats.got += int64(got)
 	open := !q.mode.gated && !f.coRun
 	if open {
 		if q.join(f); f.wants == 0 {

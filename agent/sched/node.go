@@ -2,10 +2,7 @@ package sched
 
 // One view over all GPUs of a node: containers, and the events that come in.
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Container is what Add is told.
 type Container struct {
@@ -29,6 +26,7 @@ type Node struct {
 // container is one with its flows, in the order of the GPUs' numbers.
 type container struct {
 	flows  []*flow
+	left   []*flow // of GPUs that it does not use any more
 	choose bool
 	on     int // of Choose: the flow in use
 	gang   bool
@@ -64,37 +62,27 @@ func (n *Node) Add(spec Container) error {
 	if spec.ID == 0 || n.containers[spec.ID] != nil {
 		return fmt.Errorf("id %d: give one above 0 that is not in use", spec.ID)
 	}
-	gpus := slices.Compact(slices.Sorted(slices.Values(spec.GPUs)))
-	if len(gpus) == 0 || len(gpus) != len(spec.GPUs) || gpus[0] < 0 || gpus[len(gpus)-1] >= len(n.queues) {
-		return fmt.Errorf("GPUs %v: give different numbers from 0 to %d", spec.GPUs, len(n.queues)-1)
+	gpus, err := n.checkGPUs(spec.GPUs)
+	if err != nil {
+		return err
 	}
-	c := &container{choose: spec.Choose, gang: len(gpus) > 1 && !spec.Choose}
-	c.flows = c.one[:0]
+	c := &container{choose: spec.Choose}
 	for _, gpu := range gpus {
-		if err := n.queues[gpu].checkLeases(spec.Leases, c.gang); err != nil {
+		if err := n.queues[gpu].checkLeases(spec.Leases, len(gpus) > 1 && !spec.Choose); err != nil {
 			return err
 		}
 	}
+	flows := c.one[:0]
 	for _, gpu := range gpus {
 		f := &c.first
-		if len(c.flows) > 0 {
+		if len(flows) > 0 {
 			f = &flow{}
 		}
-		*f = flow{id: spec.ID, on: n.queues[gpu], weight: spec.Weight, limit: int32(spec.Leases), resident: true}
-		f.leases = f.one[:0]
-		c.flows = append(c.flows, f)
+		f.make(n.queues[gpu], spec.ID, spec.Weight, spec.Leases)
 		f.on.table.add(f)
+		flows = append(flows, f)
 	}
-	for i, f := range c.flows {
-		if f.peers = c.flows; !c.gang {
-			f.peers = c.flows[i : i+1]
-		}
-	}
-	for _, f := range c.flows {
-		if c.gang {
-			f.on.gangs = append(f.on.gangs, c)
-		}
-	}
+	c.use(flows)
 	n.containers[spec.ID] = c
 	return nil
 }
@@ -120,200 +108,6 @@ func (n *Node) begin(now int64, id FlowID) *container {
 		}
 	}
 	return c
-}
-
-// Want: the container has work for so many leases (on each of its GPUs), at least one; it is told Grant,
-// or Open where none is needed. To be repeated where the number changes only.
-func (n *Node) Want(now int64, id FlowID, leases int) []Decision {
-	c := n.begin(now, id)
-	if c == nil {
-		return nil
-	}
-	if c.choose {
-		c.place()
-	}
-	for _, f := range c.using() {
-		q := f.on
-		q.join(f)
-		f.wants = int32(min(max(1, leases), SlotsMax))
-		q.refile(f)
-		q.advance()
-		q.throttle(f)
-		if !q.mode.gated || f.coRun {
-			q.say(Decision{Kind: Open, GPU: q.gpu, Flow: id, Rivals: q.active.len() > 1})
-		}
-	}
-	return n.finish(c)
-}
-
-// Used: the container reports what it has done on a GPU, at least every 10 ms while its gate is open, and
-// right before Close. What it did before a Grant is no part of a report after it.
-func (n *Node) Used(now int64, id FlowID, gpu int, use Use) []Decision {
-	c := n.begin(now, id)
-	if c == nil {
-		return nil
-	}
-	for _, f := range c.using() {
-		if f.on.gpu == gpu {
-			f.on.used(f, use)
-		}
-	}
-	return n.finish(c)
-}
-
-// Close: all that was submitted on this lease is done, on all GPUs of a gang together, and its gate is
-// closed. more tells whether the container would go on: then it waits for its next lease. A lease that
-// is not there any more is ignored.
-func (n *Node) Close(now int64, id FlowID, lease uint64, more bool) []Decision {
-	c := n.begin(now, id)
-	if c == nil {
-		return nil
-	}
-	found := false
-	for _, f := range c.flows {
-		if f.on.close(f, lease) {
-			found = true
-		}
-	}
-	if found && !more {
-		n.rest(c, 1)
-	}
-	for _, f := range c.using() {
-		f.on.refile(f)
-		f.on.advance()
-		f.on.throttle(f)
-	}
-	return n.finish(c)
-}
-
-// Idle: the container has no work any more, and no lease, because its gate was open or it waited.
-func (n *Node) Idle(now int64, id FlowID) []Decision {
-	c := n.begin(now, id)
-	if c == nil {
-		return nil
-	}
-	for _, f := range c.using() {
-		f.unreserve()
-	}
-	n.rest(c, SlotsMax)
-	return n.finish(c)
-}
-
-// rest takes so many leases off what c wants.
-func (n *Node) rest(c *container, leases int) {
-	for _, f := range c.using() {
-		f.wants = max(int32(len(f.leases)), f.wants-int32(leases))
-		f.on.leave(f)
-		f.on.refile(f)
-	}
-}
-
-// Progress: something that the container submitted is done. To be told at least every 10 ms while a
-// lease drains, if there was any, and within 5 ms of Reopen: later is not taken for its effect.
-func (n *Node) Progress(now int64, id FlowID) []Decision {
-	c := n.begin(now, id)
-	if c == nil {
-		return nil
-	}
-	for _, f := range c.using() {
-		f.on.progress(f)
-	}
-	return n.finish(c)
-}
-
-// Gone: the container has ended, however that was.
-func (n *Node) Gone(now int64, id FlowID) []Decision {
-	c := n.begin(now, id)
-	if c == nil {
-		return nil
-	}
-	for _, f := range c.flows {
-		for len(f.leases) > 0 {
-			f.on.end(f.leases[0])
-		}
-		f.on.remove(f)
-		f.on.gangs = slices.DeleteFunc(f.on.gangs, func(other *container) bool { return other == c })
-	}
-	delete(n.containers, id)
-	return n.finish(c)
-}
-
-// SetWeight changes a container's weight. What it has had until now counts by the old one.
-func (n *Node) SetWeight(now int64, id FlowID, weight float64) ([]Decision, error) {
-	if err := CheckWeight(weight); err != nil {
-		return nil, err
-	}
-	c := n.begin(now, id)
-	if c == nil {
-		return nil, nil
-	}
-	for _, f := range c.flows {
-		for _, l := range f.leases {
-			f.on.settle(l)
-		}
-		if f.in(inActive) {
-			f.on.mode.weigh(f.on, weight-f.weight, true)
-		}
-		f.weight = weight
-		f.on.refile(f)
-	}
-	return n.finish(c), nil
-}
-
-// SetLeases changes how many leases a container may have at once on a GPU.
-func (n *Node) SetLeases(now int64, id FlowID, leases int) ([]Decision, error) {
-	c := n.begin(now, id)
-	if c == nil {
-		return nil, nil
-	}
-	for _, f := range c.flows {
-		if err := f.on.checkLeases(leases, c.gang); err != nil {
-			return nil, err
-		}
-	}
-	for _, f := range c.flows {
-		f.limit = int32(leases)
-		f.on.refile(f)
-	}
-	return n.finish(c), nil
-}
-
-// Resident: whether the container's memory is on this GPU, and how long bringing it there would take (ns).
-func (n *Node) Resident(now int64, id FlowID, gpu int, resident bool, move int64) []Decision {
-	c := n.begin(now, id)
-	if c == nil {
-		return nil
-	}
-	for _, f := range c.flows {
-		if f.on.gpu == gpu {
-			f.resident, f.move, f.fetching = resident, max(0, move), false
-			f.on.refile(f)
-		}
-	}
-	return n.finish(c)
-}
-
-// Utilisation: a sample of a GPU's utilisation, in percent.
-func (n *Node) Utilisation(now int64, gpu int, percent float64) []Decision {
-	n.out = n.out[:0]
-	q := n.queues[gpu]
-	q.now = max(q.now, now)
-	q.sampled(percent)
-	q.finish()
-	return n.gangs()
-}
-
-// Configure changes a GPU's configuration. O(n log n).
-func (n *Node) Configure(now int64, gpu int, config Config) ([]Decision, error) {
-	if err := config.Check(); err != nil {
-		return nil, fmt.Errorf("GPU %d: %w", gpu, err)
-	}
-	n.out = n.out[:0]
-	q := n.queues[gpu]
-	q.now = max(q.now, now)
-	q.reconfigure(config)
-	q.finish()
-	return n.gangs(), nil
 }
 
 // Tick: time has passed. To be called at Next.
