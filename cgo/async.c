@@ -9,6 +9,7 @@
 #include "graph.h"
 #include "note.h"
 #include "pool.h"
+#include "streams.h"
 
 // How long an allocation that was refused waits for its memory to be free again, lest it be held
 // beyond the call: it is freed in stream order, and the stream may have other work to do first.
@@ -67,43 +68,13 @@ static void undo(const struct request *request, const struct weir_growth *growth
     *request->pointer = 0;
 }
 
-// The context that a stream belongs to. That of a green context's stream some drivers give by
-// another call only.
-static CUresult context_of(CUstream stream, CUcontext *context) {
-    CUgreenCtx green = NULL;
-    CUresult result = WEIR_REAL(cuStreamGetCtx)(stream, context);
-    if (result != CUDA_SUCCESS && WEIR_REAL(cuStreamGetGreenCtx)(stream, &green) == CUDA_SUCCESS &&
-        green)
-        result = WEIR_REAL(cuCtxFromGreenCtx)(context, green);
-    return result;
-}
-
-// The device of a stream: the current one of a default stream, of any other its context's. That
-// need not be the current context, and a thread that has none may allocate in its stream.
-static CUresult device_of(CUstream stream, CUdevice *device) {
-    CUcontext current, context;
-    CUresult result = CUDA_SUCCESS;
-    if ((uintptr_t)stream <= CU_STREAM_PER_THREAD)
-        return WEIR_REAL(cuCtxGetDevice)(device);
-    if ((result = WEIR_REAL(cuCtxGetCurrent)(&current)) != CUDA_SUCCESS ||
-        (result = context_of(stream, &context)) != CUDA_SUCCESS)
-        return result;
-    if (context == current)
-        return WEIR_REAL(cuCtxGetDevice)(device);
-    if ((result = WEIR_REAL(cuCtxPushCurrent_v2)(context)) != CUDA_SUCCESS)
-        return result;
-    result = WEIR_REAL(cuCtxGetDevice)(device);
-    WEIR_REAL(cuCtxPopCurrent_v2)(&context);
-    return result;
-}
-
 // Begins the growth of the pool that an allocation comes from. CUDA_SUCCESS, or the code for the
 // program.
 static CUresult begin(struct weir_growth *growth, struct weir_state *state,
                       const struct request *request) {
     CUmemoryPool pool = request->pool;
     CUdevice device;
-    CUresult result = pool ? CUDA_SUCCESS : device_of(request->stream, &device);
+    CUresult result = pool ? CUDA_SUCCESS : weir_stream_device(request->stream, &device);
     growth->state = NULL;
     if (!pool && result == CUDA_SUCCESS)
         result = WEIR_REAL(cuDeviceGetMemPool)(&pool, device);

@@ -4,6 +4,7 @@
 #include "gpu.h"
 #include "hooks.h"
 #include "making.h"
+#include "timed.h"
 
 static uint64_t handle_of(CUcontext context) {
     return (uint64_t)(uintptr_t)context;
@@ -72,6 +73,7 @@ CUresult weir_cuVDPAUCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice d
 CUresult weir_cuCtxDestroy_v2(CUcontext context) {
     struct weir_state *state;
     uint32_t ticket = weir_ending_begin(&state, handle_of(context));
+    weir_timed_context_ending(context);
     CUresult result = WEIR_REAL(cuCtxDestroy_v2)(context);
     weir_ending_end(state, ticket, result == CUDA_SUCCESS);
     return result;
@@ -80,6 +82,7 @@ CUresult weir_cuCtxDestroy_v2(CUcontext context) {
 CUresult weir_cuCtxDestroy(CUcontext context) {
     struct weir_state *state;
     uint32_t ticket = weir_ending_begin(&state, handle_of(context));
+    weir_timed_context_ending(context);
     CUresult result = WEIR_REAL(cuCtxDestroy)(context);
     weir_ending_end(state, ticket, result == CUDA_SUCCESS);
     return result;
@@ -115,6 +118,10 @@ CUresult weir_cuCtxAttach(CUcontext *context, unsigned flags) {
 
 CUresult weir_cuCtxDetach(CUcontext context) {
     struct weir_state *state;
+    struct weir_context record = {.handle = 0};
+    if (!weir_enforced(&state) || weir_contexts_look(state, handle_of(context), &record) != 0 ||
+        !record.attached)
+        weir_timed_context_ending(context);
     uint32_t ticket = weir_ending_begin(&state, handle_of(context));
     CUresult result = WEIR_REAL(cuCtxDetach)(context);
     weir_ending_end(state, ticket,

@@ -80,7 +80,7 @@ typedef CUresult cuMemGetInfo_v2_fn(size_t *free_bytes, size_t *total_bytes);
 typedef CUresult cuDeviceTotalMem_fn(unsigned *bytes, CUdevice device);
 typedef CUresult cuDeviceTotalMem_v2_fn(size_t *bytes, CUdevice device);
 
-// Memory: of the host, as devices use it, and sets.
+// Memory: of the host, as devices use it.
 enum {
     CU_MEMHOSTALLOC_PORTABLE = 1,
     CU_MEMHOSTALLOC_DEVICEMAP = 2,
@@ -88,8 +88,6 @@ enum {
 
 typedef CUresult cuMemHostAlloc_fn(void **pointer, size_t bytes, unsigned flags);
 typedef CUresult cuMemFreeHost_fn(void *pointer);
-typedef CUresult cuMemsetD8Async_fn(CUdeviceptr pointer, unsigned char value, size_t bytes,
-                                    CUstream stream);
 
 // Devices and contexts. What a context holds ends with it.
 typedef CUresult cuDeviceGet_fn(CUdevice *device, int ordinal);
@@ -432,5 +430,7 @@ typedef CUresult cuMemPoolImportFromShareableHandle_fn(CUmemoryPool *pool, void 
 typedef CUresult cuMemPoolExportPointer_fn(CUmemPoolPtrExportData *data, CUdeviceptr pointer);
 typedef CUresult cuMemPoolImportPointer_fn(CUdeviceptr *pointer, CUmemoryPool pool,
                                            CUmemPoolPtrExportData *data);
+
+#include "cuda_work.h"
 
 #endif

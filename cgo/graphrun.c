@@ -12,6 +12,7 @@
 #include "graph.h"
 #include "hooks.h"
 #include "note.h"
+#include "timed.h"
 
 struct run {
     struct weir_state *state;
@@ -49,9 +50,17 @@ static CUresult call_upload(const struct run *run) {
                             : WEIR_REAL(cuGraphUpload))(run->exec, run->stream);
 }
 
+// What takes time is this alone; a graph is a kernel to the scheduler.
+static inline CUresult timed_launch(cuGraphLaunch_fn *real, CUgraphExec exec, CUstream stream,
+                                    int per_thread) {
+    struct weir_timed op;
+    weir_timed_begin(&op, stream, per_thread, (uint64_t)(uintptr_t)exec, 0, 0, WEIR_TIMED_GATED);
+    return weir_timed_end(&op, real(exec, stream));
+}
+
 static CUresult call_launch(const struct run *run) {
-    return (run->per_thread ? WEIR_REAL(cuGraphLaunch_ptsz)
-                            : WEIR_REAL(cuGraphLaunch))(run->exec, run->stream);
+    return timed_launch(run->per_thread ? WEIR_REAL(cuGraphLaunch_ptsz) : WEIR_REAL(cuGraphLaunch),
+                        run->exec, run->stream, run->per_thread);
 }
 
 static void note_driver(const struct run *run, const struct weir_graph_needs *needs,
@@ -142,12 +151,13 @@ CUresult weir_graph_upload(CUgraphExec exec, CUstream stream, int per_thread) {
 
 CUresult weir_cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     return weir_exec_may_allocate(exec) ? do_launch((struct run){NULL, exec, stream, 0})
-                                        : WEIR_REAL(cuGraphLaunch)(exec, stream);
+                                        : timed_launch(WEIR_REAL(cuGraphLaunch), exec, stream, 0);
 }
 
 CUresult weir_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-    return weir_exec_may_allocate(exec) ? do_launch((struct run){NULL, exec, stream, 1})
-                                        : WEIR_REAL(cuGraphLaunch_ptsz)(exec, stream);
+    return weir_exec_may_allocate(exec)
+               ? do_launch((struct run){NULL, exec, stream, 1})
+               : timed_launch(WEIR_REAL(cuGraphLaunch_ptsz), exec, stream, 1);
 }
 
 CUresult weir_cuGraphUpload(CUgraphExec exec, CUstream stream) {

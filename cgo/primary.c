@@ -5,6 +5,7 @@
 // Memory allocated under it belongs to it, as to any context.
 #include "hooks.h"
 #include "making.h"
+#include "timed.h"
 
 static uint64_t handle_of(const void *context) {
     return (uint64_t)(uintptr_t)context;
@@ -43,9 +44,19 @@ CUresult weir_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     if (!context)
         return result;
     uint64_t handle = result ? 0 : handle_of(*context);
-    if (handle && (unsigned)device < WEIR_ORDINALS_MAX && weir_enforced(&state))
+    int known = handle && (unsigned)device < WEIR_ORDINALS_MAX && weir_enforced(&state);
+    if (known)
         __atomic_store_n(&state->gpus[device].primary, handle, __ATOMIC_RELAXED);
-    return weir_making_end(&making, result, handle, release, (uint64_t)device);
+    result = weir_making_end(&making, result, handle, release, (uint64_t)device);
+    if (known && result == CUDA_SUCCESS)
+        __atomic_fetch_add(&state->gpus[device].retained, 1, __ATOMIC_RELAXED);
+    return result;
+}
+
+// Whether a release of a primary context, or another end of what holds it, cannot be its last one:
+// more than `own` retains were seen that are not released. Others may hold it too, unseen.
+static int is_held(const struct weir_state *state, uint32_t gpu, uint32_t own) {
+    return __atomic_load_n(&state->gpus[gpu].retained, __ATOMIC_RELAXED) > own;
 }
 
 // An end of the primary context, or what may be one: a release, a reset.
@@ -55,12 +66,16 @@ struct end {
     uint32_t gpu;
 };
 
-static void begin_end(struct end *end, CUdevice device) {
+// The scheduler of time hears of it unless it cannot be the end: `own` of the retains that were
+// seen end with it.
+static void begin_end(struct end *end, CUdevice device, uint32_t own) {
     uint64_t primary = primary_of(device);
     *end = (struct end){.gpu = (uint32_t)device};
     if (!primary || !weir_enforced(&end->state))
         return;
     weir_turn_take(end->state, end->gpu);
+    if (!is_held(end->state, end->gpu, own))
+        weir_timed_context_ending((CUcontext)(uintptr_t)primary);
     end->ticket = weir_ending_begin(&end->state, primary_of(device));
     if (!end->ticket)
         weir_turn_end(end->state, end->gpu);
@@ -72,6 +87,17 @@ static void settle(struct end *end) {
         return;
     weir_ending_end(end->state, end->ticket, !is_active((CUdevice)end->gpu));
     weir_turn_end(end->state, end->gpu);
+}
+
+// Retains have been released.
+static void count_released(const struct end *end, CUresult result, uint32_t count) {
+    if (result != CUDA_SUCCESS || !end->state)
+        return;
+    uint32_t *retained = &end->state->gpus[end->gpu].retained;
+    uint32_t seen = __atomic_load_n(retained, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(retained, &seen, seen > count ? seen - count : 0, 0,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
 }
 
 // A reset frees all that is in it in any case; itself it may outlive.
@@ -86,32 +112,36 @@ static void settle_reset(struct end *end, CUresult result) {
 
 CUresult weir_cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     struct end end;
-    begin_end(&end, device);
+    begin_end(&end, device, 1);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxRelease_v2)(device);
+    count_released(&end, result, 1);
     settle(&end);
     return result;
 }
 
 CUresult weir_cuDevicePrimaryCtxRelease(CUdevice device) {
     struct end end;
-    begin_end(&end, device);
+    begin_end(&end, device, 1);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxRelease)(device);
+    count_released(&end, result, 1);
     settle(&end);
     return result;
 }
 
 CUresult weir_cuDevicePrimaryCtxReset_v2(CUdevice device) {
     struct end end;
-    begin_end(&end, device);
+    begin_end(&end, device, UINT32_MAX);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxReset_v2)(device);
+    count_released(&end, result, UINT32_MAX);
     settle_reset(&end, result);
     return result;
 }
 
 CUresult weir_cuDevicePrimaryCtxReset(CUdevice device) {
     struct end end;
-    begin_end(&end, device);
+    begin_end(&end, device, UINT32_MAX);
     CUresult result = WEIR_REAL(cuDevicePrimaryCtxReset)(device);
+    count_released(&end, result, UINT32_MAX);
     settle_reset(&end, result);
     return result;
 }
@@ -167,7 +197,9 @@ CUresult weir_cuGreenCtxDestroy(CUgreenCtx green) {
     if (!weir_enforced(&state) || weir_contexts_look(state, handle_of(green), &record) != 0)
         return WEIR_REAL(cuGreenCtxDestroy)(green);
     struct end primary;
-    begin_end(&primary, (CUdevice)record.gpu);
+    begin_end(&primary, (CUdevice)record.gpu, 0);
+    if (record.other)
+        weir_timed_context_ending((CUcontext)(uintptr_t)record.other);
     uint32_t ticket = weir_ending_begin(&state, handle_of(green));
     uint32_t other = weir_ending_begin(&state, record.other);
     CUresult result = WEIR_REAL(cuGreenCtxDestroy)(green);

@@ -65,6 +65,7 @@ struct weir_gpu {
     uint64_t owned_bytes;
     uint64_t pending_bytes;  // freed while no usage page was open
     uint64_t primary;        // handle of the primary context, as last retained; 0 unknown
+    uint32_t retained;       // retains of it less releases, as far as they were seen; no lock
     uint64_t graph_trims;    // how often unused memory of graphs was given back; no lock
     uint64_t refused_bytes;  // of the notes that wait
     uint64_t oom_bytes;

@@ -10,7 +10,7 @@ import (
 
 // What the program routes prints when its lookup has reached the wrapper.
 var reached = []string{
-	"errno 77", "cuInit libweir.so", "code 0", "cuLaunchKernel libcuda.so.1", "cuNoSuchName null", "dlerror set", "calls 1",
+	"errno 77", "cuInit libweir.so", "code 0", "cuEventRecord libcuda.so.1", "cuNoSuchName null", "dlerror set", "calls 1",
 }
 
 // Each route by which a program finds the driver leads to the wrapper, and what is not hooked to the driver.

@@ -73,9 +73,9 @@ int main(void) {
     if (get == get_behind || find_behind == dlsym)
         return 1;
     compare_get("procaddr_hooked", get, get_behind, "cuMemAlloc");
-    compare_get("procaddr_other", get, get_behind, "cuMemcpy");
+    compare_get("procaddr_other", get, get_behind, "cuEventRecord");
     compare_find("dlsym_hooked", find_behind, driver, "cuMemAlloc_v2");
-    compare_find("dlsym_other", find_behind, driver, "cuMemcpy");
+    compare_find("dlsym_other", find_behind, driver, "cuEventRecord");
     compare_find("dlsym_unrelated", find_behind, RTLD_DEFAULT, "printf");
     compare_find("dlsym_default", find_behind, RTLD_DEFAULT, "cuMemAlloc_v2");
     return 0;

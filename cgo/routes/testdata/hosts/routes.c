@@ -23,7 +23,7 @@ static int by_handle(const char *path, int flags, int versioned) {
         return fail("dlsym");
     show("cuInit", (void *)init);
     printf("code %d\n", init(0));
-    show("cuLaunchKernel", dlsym(driver, "cuLaunchKernel"));
+    show("cuEventRecord", dlsym(driver, "cuEventRecord"));
     show("cuNoSuchName", dlsym(driver, "cuNoSuchName"));
     printf("dlerror %s\n", dlerror() ? "set" : "null");
     printf("calls %d\n", calls("cuInit"));

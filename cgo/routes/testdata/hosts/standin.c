@@ -13,7 +13,7 @@ int cuMemAlloc_v2(uint64_t *pointer, size_t bytes) {
     return 43;
 }
 
-int cuLaunchKernel(void);
-int cuLaunchKernel(void) {
+int cuEventRecord(void);
+int cuEventRecord(void) {
     return 44;
 }
