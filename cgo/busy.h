@@ -69,6 +69,7 @@ struct weir_busy_mark {
     uint64_t before_ns;   // before our first call
     uint64_t after_ns;    // after our last one
     uint64_t launches;    // the lane's, this one included
+    uint64_t work_ns;     // the same
     uint64_t others;      // launches in all other lanes of the GPU, before
     uint32_t held_bytes;  // by what set; 0: none
     uint32_t holds;       // `hold` was recorded: the hold itself is measured
@@ -77,6 +78,24 @@ struct weir_busy_mark {
     uint64_t blind;       // of the GPU, before
     uint64_t foreign_ns;  // what others launched until then, or UINT64_MAX
     uint32_t alone;       // nothing else was outstanding before
+};
+
+// Events behind a lane's launches, by which it is known how far its stream has come (trail.h).
+#define WEIR_TRAIL_EVENTS 4u
+struct weir_trail {
+    // Recorded by the lane's thread in its launches, in turn. The newest is the one before `head`.
+    CUevent events[WEIR_TRAIL_EVENTS];
+    uint64_t launches[WEIR_TRAIL_EVENTS];  // the lane's, that one included
+    uint64_t work_ns[WEIR_TRAIL_EVENTS];
+    uint32_t head, tail;  // recorded, and seen to have come, by the thread
+    uint32_t refused;     // events of this stream are refused
+    // Recorded by the helper, behind the last launch of a lane whose thread does not launch.
+    CUevent last;
+    uint64_t last_launches, last_work_ns;
+    // Of the helper.
+    uint64_t seen;        // launches when it last looked
+    uint64_t owed;        // so many must be done for a drain to be over
+    uint64_t overdue_ns;  // when work counts as done of which no event tells
 };
 
 // One thread's launches in one stream.
@@ -90,6 +109,9 @@ struct weir_busy_lane {
     uint64_t work_ns;  // expected of all launches
     uint64_t launches;
     uint64_t sample_at;  // `launches` at which the next one is looked at; others may set it to 0
+    uint64_t
+        mark_at_ns;  // `work_ns` at which the window is to be looked at; others may set it to 0
+    uint64_t done_work_ns;  // of the work, so much is done for certain; by helper and thread
     // Of the rest.
     uint64_t done;  // of the launches, so many are done for certain; by helper and thread
     uint64_t due;   // `launches` at which the next sample is due
@@ -105,6 +127,7 @@ struct weir_busy_lane {
     uint32_t owed;        // calls made meanwhile
     uint32_t head, tail;  // marks made, by the thread, and seen, by the helper
     struct weir_busy_mark marks[WEIR_BUSY_MARKS];
+    struct weir_trail trail;
 } __attribute__((aligned(64)));
 
 struct weir_busy_context {
@@ -138,6 +161,10 @@ struct weir_busy_gpu {
 
 struct weir_busy {
     struct weir_lock lock;
+    // Held by the helper while it calls the driver with events or streams of others; whoever ends
+    // these, or begins a capture, takes it before the driver is called.
+    struct weir_lock driving;
+    CUcontext current;  // the helper's
     uint32_t captures;  // open ones
     uint32_t polling;   // the helper is at events
     uint32_t relaxed;   // it has told the driver that it minds no capture
@@ -180,8 +207,17 @@ static inline uint64_t weir_busy_key(const void *what, uint64_t size, uint64_t s
     return key ? key : 1;
 }
 
-struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, CUcontext context,
-                                             uint32_t gpu, CUstream stream, uint64_t key);
+// This thread's lane, which is made where there is none. NULL: there are too many, and the launch
+// is counted as one that is not measured.
+struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thread,
+                                           CUcontext context, uint32_t gpu, CUstream stream);
+
+// Whether a stream is captured: then a launch in it is no work. A call of the driver, needed while
+// captures are open only.
+int weir_busy_is_captured(struct weir_busy *busy, CUstream stream);
+
+struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir_busy_lane *lane,
+                                             uint64_t key);
 void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch, CUresult result);
 
 static inline uint32_t weir_busy_home(uintptr_t thread, CUcontext context, CUstream stream) {
@@ -217,19 +253,14 @@ static inline struct weir_busy_key *weir_busy_known(struct weir_busy *busy, uint
     return NULL;
 }
 
-// Right before the driver is called: this thread launches in a stream of the context, whose device
-// is `gpu`, an ordinal below WEIR_BUSY_GPUS. The default stream is CU_STREAM_LEGACY, each thread's
-// own CU_STREAM_PER_THREAD, whichever form of the call is meant.
-static inline struct weir_busy_launch weir_busy_begin(struct weir_busy *busy, CUcontext context,
-                                                      uint32_t gpu, CUstream stream, uint64_t key) {
-    struct weir_busy_lane *lane = weir_busy_lane(busy, weir_sys_self(), context, stream);
-    if (__builtin_expect(!lane, 0))
-        return weir_busy_begin_slow(busy, context, gpu, stream, key);
+// Right before the driver is called: this thread launches in its lane.
+static inline struct weir_busy_launch
+weir_busy_begin_in(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t key) {
     struct weir_busy_key *known = lane->last;
     if (lane->last_key != key) {
         known = weir_busy_known(busy, key);
         if (__builtin_expect(!known, 0))
-            return weir_busy_begin_slow(busy, context, gpu, stream, key);
+            return weir_busy_begin_slow(busy, lane, key);
         lane->last = known;
         lane->last_key = key;
     }
@@ -237,10 +268,24 @@ static inline struct weir_busy_launch weir_busy_begin(struct weir_busy *busy, CU
     if (__builtin_expect(!expected_ns || lane->launches >= lane->sample_at ||
                              __atomic_load_n(&busy->captures, __ATOMIC_RELAXED),
                          0))
-        return weir_busy_begin_slow(busy, context, gpu, stream, key);
+        return weir_busy_begin_slow(busy, lane, key);
     __atomic_store_n(&lane->work_ns, lane->work_ns + expected_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELAXED);
     return (struct weir_busy_launch){lane, expected_ns, NULL};
+}
+
+// The same, for a stream of the context, whose device is `gpu`, an ordinal below WEIR_BUSY_GPUS.
+// The default stream is CU_STREAM_LEGACY, each thread's own CU_STREAM_PER_THREAD, whichever form of
+// the call is meant.
+static inline struct weir_busy_launch weir_busy_begin(struct weir_busy *busy, CUcontext context,
+                                                      uint32_t gpu, CUstream stream, uint64_t key) {
+    struct weir_busy_lane *lane = weir_busy_lane(busy, weir_sys_self(), context, stream);
+    if (__builtin_expect(!lane, 0))
+        lane = weir_busy_lane_find(busy, weir_sys_self(), context, gpu, stream);
+    if (!lane ||
+        (__atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) && weir_busy_is_captured(busy, stream)))
+        return (struct weir_busy_launch){NULL, 0, NULL};
+    return weir_busy_begin_in(busy, lane, key);
 }
 
 // Right after it.
@@ -260,8 +305,8 @@ void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream
 void weir_busy_capture_begin(struct weir_busy *busy, CUcontext context, CUstream stream);
 void weir_busy_capture_end(struct weir_busy *busy, CUcontext context, CUstream stream);
 
-// A stream is about to be destroyed, by a call that can be taken to succeed.
-void weir_busy_stream_end(struct weir_busy *busy, CUcontext context, CUstream stream);
+// A stream of whatever context is about to be destroyed, by a call that can be taken to succeed.
+void weir_busy_stream_end(struct weir_busy *busy, CUstream stream);
 
 // A context is about to be destroyed or reset. Waits for the helper to be away from its events. May
 // be called again, or for a context that is not known; where the driver then fails, measuring
@@ -274,6 +319,15 @@ void weir_busy_context_end(struct weir_busy *busy, CUcontext context);
 // again. To be called by one thread, which must be none of the program's.
 uint64_t weir_busy_poll(struct weir_busy *busy);
 
+// All that a lane had launched when it had launched so much is done.
+static inline void weir_busy_done(struct weir_busy_lane *lane, uint64_t launches,
+                                  uint64_t work_ns) {
+    if (launches > __atomic_load_n(&lane->done, __ATOMIC_RELAXED))
+        __atomic_store_n(&lane->done, launches, __ATOMIC_RELAXED);
+    if (work_ns > __atomic_load_n(&lane->done_work_ns, __ATOMIC_RELAXED))
+        __atomic_store_n(&lane->done_work_ns, work_ns, __ATOMIC_RELAXED);
+}
+
 // What was settled for a GPU last: busy time so far.
 uint64_t weir_busy_ns(struct weir_busy *busy, uint32_t gpu);
 
@@ -282,10 +336,6 @@ uint64_t weir_busy_ns(struct weir_busy *busy, uint32_t gpu);
 uint64_t weir_busy_clock(void);
 
 // ---- Among the files busy*.c ----
-
-// This thread's lane, which is made where there is none. NULL: there are too many.
-struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thread,
-                                           CUcontext context, uint32_t gpu, CUstream stream);
 
 // Launches in all lanes of the GPU but this one, and what they are expected to take.
 uint64_t weir_busy_others(const struct weir_busy *busy, const struct weir_busy_lane *lane,

@@ -92,6 +92,10 @@ static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
     gpu->gone_launches += lane->launches;
     lane->thread = 0;
     lane->work_ns = lane->launches = lane->done = lane->sample_at = lane->due = 0;
+    lane->mark_at_ns = lane->done_work_ns = 0;
+    lane->trail.head = lane->trail.tail = lane->trail.refused = 0;
+    lane->trail.last_launches = lane->trail.last_work_ns = 0;
+    lane->trail.seen = lane->trail.owed = 0;
     lane->last_key = 0;
 }
 
@@ -152,8 +156,10 @@ struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thr
         if (one->thread == thread && one->context == context && one->stream == stream)
             lane = one;
     }
-    if (!lane)
+    if (!lane && gpu < WEIR_BUSY_GPUS)
         lane = make_lane(busy, thread, context, gpu, stream);
+    if (!lane)
+        __atomic_fetch_add(&busy->unmeasured, 1, __ATOMIC_RELAXED);
     weir_unlock(&busy->lock);
     return lane;
 }
@@ -178,20 +184,20 @@ void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream
     if (stream) {
         struct weir_busy_lane *lane = weir_busy_lane(busy, thread, context, stream);
         if (lane)
-            __atomic_store_n(&lane->done, lane->launches, __ATOMIC_RELAXED);
+            weir_busy_done(lane, lane->launches, lane->work_ns);
         return;
     }
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++) {
         struct weir_busy_lane *lane = &busy->lanes[i];
         if (lane->thread == thread && lane->context == context)
-            __atomic_store_n(&lane->done, lane->launches, __ATOMIC_RELAXED);
+            weir_busy_done(lane, lane->launches, lane->work_ns);
     }
 }
 
 // ---- Captures ----
 
-void weir_busy_capture_begin(struct weir_busy *busy, CUcontext context, CUstream stream) {
+static void enter_capture(struct weir_busy *busy, CUcontext context, CUstream stream) {
     if (weir_lock(&busy->lock))
         return;
     for (uint32_t i = 0; i < WEIR_BUSY_CAPTURES; i++)
@@ -205,10 +211,19 @@ void weir_busy_capture_begin(struct weir_busy *busy, CUcontext context, CUstream
     weir_unlock(&busy->lock);
 }
 
-// Lock held. Those of a stream, or of a whole context where that is NULL.
+void weir_busy_capture_begin(struct weir_busy *busy, CUcontext context, CUstream stream) {
+    int driving = weir_lock(&busy->driving) == 0;
+    enter_capture(busy, context, stream);
+    if (driving)
+        weir_unlock(&busy->driving);
+}
+
+// Lock held. Those of a stream, or of a whole context where that is NULL; of whatever context where
+// that is.
 static void forget_captures(struct weir_busy *busy, CUcontext context, CUstream stream) {
     for (uint32_t i = 0; i < WEIR_BUSY_CAPTURES; i++)
-        if (busy->capture[i].context == context && (!stream || busy->capture[i].stream == stream)) {
+        if (busy->capture[i].context && (!context || busy->capture[i].context == context) &&
+            (!stream || busy->capture[i].stream == stream)) {
             busy->capture[i].context = NULL;
             __atomic_fetch_sub(&busy->captures, 1, __ATOMIC_RELEASE);
             if (stream)
@@ -225,23 +240,35 @@ void weir_busy_capture_end(struct weir_busy *busy, CUcontext context, CUstream s
 
 // ---- Ends ----
 
-void weir_busy_stream_end(struct weir_busy *busy, CUcontext context, CUstream stream) {
+static void end_stream(struct weir_busy *busy, CUstream stream) {
     if (weir_lock(&busy->lock))
         return;
-    forget_captures(busy, context, stream);
+    forget_captures(busy, NULL, stream);
     for (uint32_t i = 0; i < busy->lanes_used; i++)
-        if (busy->lanes[i].context == context && busy->lanes[i].stream == stream) {
+        if (busy->lanes[i].thread && busy->lanes[i].stream == stream) {
             busy->lanes[i].stream = NO_STREAM;
             busy->lanes[i].ended = 1;
         }
     weir_unlock(&busy->lock);
 }
 
+void weir_busy_stream_end(struct weir_busy *busy, CUstream stream) {
+    int driving = weir_lock(&busy->driving) == 0;
+    end_stream(busy, stream);
+    if (driving)
+        weir_unlock(&busy->driving);
+}
+
 void weir_busy_context_end(struct weir_busy *busy, CUcontext context) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    int driving = weir_lock(&busy->driving) == 0;
     for (uint32_t i = 0; i < used; i++)
         if (busy->lanes[i].context == context)
             __atomic_store_n(&busy->lanes[i].dead, 1, __ATOMIC_SEQ_CST);
+    if (busy->current == context)
+        busy->current = NULL;
+    if (driving)
+        weir_unlock(&busy->driving);
     for (uint32_t us = 0; us < END_WAIT_US; us += END_LOOK_US) {
         if (!__atomic_load_n(&busy->polling, __ATOMIC_SEQ_CST))
             break;
@@ -261,6 +288,7 @@ void weir_busy_context_end(struct weir_busy *busy, CUcontext context) {
             lane->tail++;
         }
         memset(lane->marks, 0, sizeof(lane->marks));
+        memset(&lane->trail, 0, sizeof(lane->trail));
         close_lane(busy, lane);
         lane->context = NULL;
     }

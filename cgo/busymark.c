@@ -121,7 +121,7 @@ static int has_come(struct weir_busy *busy, CUevent event) {
     return result == CUDA_SUCCESS;
 }
 
-static int is_captured(struct weir_busy *busy, CUstream stream) {
+int weir_busy_is_captured(struct weir_busy *busy, CUstream stream) {
     int status = CU_STREAM_CAPTURE_STATUS_NONE;
     __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
     return WEIR_REAL(cuStreamIsCapturing)(stream, &status) != CUDA_SUCCESS ||
@@ -167,7 +167,7 @@ static int is_done(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
     *calls += 3;
     int done = has_come(busy, end);
     if (done)
-        __atomic_store_n(&lane->done, launches, __ATOMIC_RELAXED);
+        weir_busy_done(lane, launches, 0);
     return done;
 }
 
@@ -303,19 +303,10 @@ static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
     return 0;
 }
 
-struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, CUcontext context,
-                                             uint32_t gpu, CUstream stream, uint64_t key) {
+struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir_busy_lane *lane,
+                                             uint64_t key) {
     struct weir_busy_launch launch = {NULL, 0, NULL};
-    struct weir_busy_lane *lane = NULL;
-    if (gpu < WEIR_BUSY_GPUS)
-        lane = weir_busy_lane_find(busy, weir_sys_self(), context, gpu, stream);
-    if (!lane) {
-        __atomic_fetch_add(&busy->unmeasured, 1, __ATOMIC_RELAXED);
-        return launch;
-    }
     int captures = __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) != 0;
-    if (captures && is_captured(busy, stream))
-        return launch;
     struct weir_busy_key *known = enter_key(busy, key);
     lane->last = known;
     lane->last_key = key;
@@ -409,5 +400,6 @@ void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch,
     else
         mark->foreign_ns = UINT64_MAX;
     mark->launches = lane->launches;
+    mark->work_ns = lane->work_ns;
     __atomic_store_n(&lane->head, lane->head + 1, __ATOMIC_RELEASE);
 }

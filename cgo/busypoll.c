@@ -173,8 +173,7 @@ static int look(struct weir_busy *busy, struct weir_busy_lane *lane) {
             context->high_ns = UINT64_MAX;
         uint64_t came_ns = earliest(context, mark, since_ns, weir_busy_clock());
         weir_busytime_cover(&gpu->time, begun_ns, came_ns);
-        if (mark->launches > __atomic_load_n(&lane->done, __ATOMIC_RELAXED))
-            __atomic_store_n(&lane->done, mark->launches, __ATOMIC_RELAXED);
+        weir_busy_done(lane, mark->launches, mark->work_ns);
     }
     if (mark->known)
         measured(busy, lane, mark);

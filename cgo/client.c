@@ -70,6 +70,8 @@ static size_t length_of(uint16_t type) {
         return sizeof(struct weir_measured);
     case WEIR_MSG_SHARED:
         return sizeof(struct weir_shared);
+    case WEIR_MSG_LOOK:
+        return sizeof(struct weir_turn);
     case WEIR_MSG_CLOSE:
         return sizeof(struct weir_close);
     default:

@@ -18,6 +18,7 @@ struct weir_incoming {
         struct weir_answer answer;
         struct weir_measured measured;
         struct weir_shared shared;
+        struct weir_turn turn;
         struct weir_close close;
         uint8_t bytes[WEIR_MSG_BYTES_MAX];
     };

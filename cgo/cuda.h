@@ -95,6 +95,7 @@ typedef CUresult cuDeviceGetCount_fn(int *count);
 typedef CUresult cuDeviceGetUuid_fn(CUuuid *uuid, CUdevice device);
 typedef CUresult cuDeviceGetUuid_v2_fn(CUuuid *uuid, CUdevice device);
 typedef CUresult cuCtxGetCurrent_fn(CUcontext *context);
+typedef CUresult cuCtxSetCurrent_fn(CUcontext context);
 typedef CUresult cuCtxGetDevice_fn(CUdevice *device);
 typedef CUresult cuCtxPushCurrent_v2_fn(CUcontext context);
 typedef CUresult cuCtxPopCurrent_v2_fn(CUcontext *context);

@@ -1,14 +1,5 @@
 // gate.c: see gate.h. What is not the common case: words are given out, closed leases are waited
 // for, and leases are taken away.
-//
-// Not part of libweir.so as long as no hook goes through the gate; cgo/gatetest compiles it.
-
-// clang-format off
-
-//go:build weir_gate
-
-// clang-format on
-
 #include "gate.h"
 
 #include <signal.h>
@@ -144,11 +135,12 @@ static int wait_once(struct weir_gate *gate, uint32_t gpu, uint32_t lease, uint6
         count(&gate->counts.gated);
     }
     uint64_t waited_ms = now_ms - *since_ms;
-    if (waited_ms >= gate->wait_ms_max) {
+    uint64_t most_ms = gate->want ? gate->want(gate->argument, gpu, lease) : gate->wait_ms_max;
+    if (waited_ms >= most_ms) {
         count(&gate->counts.ungated);
         return 0;
     }
-    uint64_t ms = gate->wait_ms_max - waited_ms;
+    uint64_t ms = most_ms - waited_ms;
     struct timespec length =
         weir_sys_timespec_us(1000 * (ms < WEIR_WAIT_MS_MAX ? ms : WEIR_WAIT_MS_MAX));
     const uint32_t *at = __atomic_load_n(&gate->lease[gpu], __ATOMIC_ACQUIRE);
@@ -160,12 +152,25 @@ static int wait_once(struct weir_gate *gate, uint32_t gpu, uint32_t lease, uint6
     return 1;
 }
 
+// Says that a thread waits for a GPU, or does no more.
+static void set_waiting(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word *word,
+                        int waits) {
+    if (word)
+        __atomic_store_n(&word->waits, waits ? gpu + 1 : 0, __ATOMIC_SEQ_CST);
+    else
+        __atomic_fetch_add(&gate->crowd_waiting[gpu], waits ? 1u : -1u, __ATOMIC_SEQ_CST);
+}
+
 struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uintptr_t stack) {
     struct weir_gate_word *word = mine(gate);
+    if (word && __atomic_load_n(&word->waits, __ATOMIC_RELAXED))
+        set_waiting(gate, gpu, word, 0);  // that wait was left by a jump
     if (word && is_nested(gate, word, stack)) {
         uint32_t lease = weir_gate_lease(gate, gpu);
-        if (lease & WEIR_LEASE_CLOSED)
+        if (lease & WEIR_LEASE_CLOSED) {
             count(&gate->counts.nested);
+            count(&gate->passed_closed[gpu]);
+        }
         return (struct weir_pass){NULL, lease, WEIR_GATE_NESTED};
     }
     uint64_t since_ms = 0;
@@ -179,7 +184,11 @@ struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uint
             retire(gate, gpu, pass);
             lease = pass.lease;
         }
-        if (!wait_once(gate, gpu, lease, &since_ms)) {
+        set_waiting(gate, gpu, word, 1);
+        int again = wait_once(gate, gpu, lease, &since_ms);
+        set_waiting(gate, gpu, word, 0);
+        if (!again) {
+            count(&gate->passed_closed[gpu]);
             struct weir_pass pass = publish(gate, gpu, word, stack);
             pass.lease |= WEIR_LEASE_CLOSED;
             return pass;
@@ -216,9 +225,9 @@ int weir_gate_register(struct weir_gate *gate) {
     return 0;
 }
 
-// R2: what threads have entered before this is seen after it, and who enters after it sees what was
-// seen before.
-static void settle(struct weir_gate *gate) {
+// R2.
+void weir_gate_settle(struct weir_gate *gate) {
+    __atomic_fetch_add(&gate->settled, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&gate->mode, __ATOMIC_RELAXED) == WEIR_GATE_PLAIN &&
         membarrier(MEMBARRIER_PRIVATE_EXPEDITED) < 0)
         __atomic_store_n(&gate->mode, WEIR_GATE_LOST, __ATOMIC_SEQ_CST);
@@ -275,7 +284,7 @@ static int stays(struct weir_gate_word *word, uint32_t gpu, struct patience *pat
 int weir_gate_revoke(struct weir_gate *gate, uint32_t gpu, uint64_t bound_ms) {
     if (!(weir_gate_lease(gate, gpu) & WEIR_LEASE_CLOSED))  // R1
         return -EAGAIN;
-    settle(gate);
+    weir_gate_settle(gate);
     struct patience patience = {
         .bound_ms = bound_ms,
         .sleep_us = REVOKE_SLEEP_US_MIN,
@@ -289,4 +298,25 @@ int weir_gate_revoke(struct weir_gate *gate, uint32_t gpu, uint64_t bound_ms) {
     while ((crowd = __atomic_load_n(&gate->crowd[gpu], __ATOMIC_SEQ_CST)) != 0 && !patience.over)
         pass_time(&patience);
     return inside + (int)crowd;
+}
+
+uint32_t weir_gate_inside(struct weir_gate *gate, uint32_t gpu) {
+    uint32_t used = __atomic_load_n(&gate->used, __ATOMIC_SEQ_CST);
+    uint32_t inside = __atomic_load_n(&gate->crowd[gpu], __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < used; i++) {
+        uint64_t state = __atomic_load_n(&gate->words[i].state, __ATOMIC_SEQ_CST);
+        inside += is_inside(state) && (state & (WEIR_GATE_ENTRY - 1)) >> 1 == gpu;
+    }
+    return inside;
+}
+
+uint32_t weir_gate_waiting(struct weir_gate *gate, uint32_t gpu) {
+    uint32_t used = __atomic_load_n(&gate->used, __ATOMIC_SEQ_CST);
+    uint32_t waiting = __atomic_load_n(&gate->crowd_waiting[gpu], __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < used; i++) {
+        const struct weir_gate_word *word = &gate->words[i];
+        uint32_t waits = __atomic_load_n(&word->waits, __ATOMIC_SEQ_CST);
+        waiting += waits == gpu + 1 && !has_ended(__atomic_load_n(&word->tid, __ATOMIC_RELAXED));
+    }
+    return waiting;
 }

@@ -72,6 +72,7 @@ struct weir_gate_word {
     uintptr_t stack;  // stack pointer of the entry
     uint32_t tid;     // whose it is; 0: nobody's, or wiped by a fork
     uint32_t nested;  // entries in a row that found themselves inside
+    uint32_t waits;   // at the gate of the GPU with this number less one; 0: at none
 } __attribute__((aligned(64)));
 
 #define WEIR_GATE_INSIDE 1u
@@ -93,13 +94,20 @@ struct weir_gate {
     const uint32_t *lease[WEIR_GPUS_MAX];  // NULL: open
     uint32_t mode;                         // enum weir_gate_mode
     uint32_t used;                         // words that ever had an owner
+    uint32_t settled;                      // how often words were settled
     uint32_t looked;                       // where dead owners are looked for next
     uint32_t wait_ms_max;                  // the longest that a launch waits
     // Whether the agent is there; NULL: it is. Asked before each wait.
     int (*agent_alive)(void *argument);
+    // Told before each wait at which lease that is, by the thread that is going to wait; returns
+    // the longest that it may. NULL: nobody is told, and wait_ms_max holds.
+    uint64_t (*want)(void *argument, uint32_t gpu, uint32_t lease);
     void *argument;
     struct weir_gate_counts counts __attribute__((aligned(64)));
-    uint32_t crowd[WEIR_GPUS_MAX];  // threads without a word that are inside
+    uint32_t crowd[WEIR_GPUS_MAX];          // threads without a word that are inside
+    uint32_t crowd_waiting[WEIR_GPUS_MAX];  // that wait
+    uint64_t
+        passed_closed[WEIR_GPUS_MAX];  // launches that went through closed, for whatever reason
     struct weir_gate_word words[WEIR_GATE_WORDS];
 };
 
@@ -132,6 +140,14 @@ void weir_gate_bind(struct weir_gate *gate, uint32_t gpu, const uint32_t *lease)
 // is under way on a GPU whose lease is closed. How many still are: 0 means that the drain begins.
 // -EAGAIN where the lease is open, and nothing was waited for. Only one thread may revoke.
 int weir_gate_revoke(struct weir_gate *gate, uint32_t gpu, uint64_t bound_ms);
+
+// Has all that threads have entered before this be seen after it, and who enters after it see what
+// was seen before. For the thread that revokes.
+void weir_gate_settle(struct weir_gate *gate);
+
+// How many threads are inside on a GPU now, or wait for one. For a look, unless after a settling.
+uint32_t weir_gate_inside(struct weir_gate *gate, uint32_t gpu);
+uint32_t weir_gate_waiting(struct weir_gate *gate, uint32_t gpu);
 
 // How launches pass that the lines below do not serve.
 struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uintptr_t stack);

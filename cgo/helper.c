@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "attend.h"
 #include "client.h"
 #include "credit.h"
 #include "hooks.h"
@@ -29,7 +30,7 @@
 #define BACKOFF_FINAL_MS 30000u
 // The longest that a descriptor which the host has closed under us goes unnoticed: a wait on it
 // still holds the socket. Nothing is lost meanwhile.
-#define IDLE_MS 500u
+#define IDLE_NS 500000000u
 #define STACK_BYTES (256u << 10)
 // The longest that a thread of the host's stays with the first connection; the helper goes on.
 #define BEGIN_WAIT_MS 100u
@@ -103,6 +104,7 @@ static int take_over(struct weir_state *state, int fd, uint64_t cookie,
     __atomic_store_n(&state->link_up, 1, __ATOMIC_RELAXED);
     weir_unlock(&state->lock);
     weir_log(state, "connected, session", (int64_t)welcome->session);
+    weir_attend_begin(state);
     weir_share_flush(state);
     weir_ask_send_all(state);
     weir_notes_send(state);
@@ -119,6 +121,8 @@ int weir_helper_dispatch(struct weir_state *state, const struct weir_incoming *i
         return -weir_ask_measured(state, &incoming->measured);
     case WEIR_MSG_SHARED:
         return -weir_ask_shared(state, &incoming->shared);
+    case WEIR_MSG_LOOK:
+        return weir_attend_look(state, &incoming->turn);
     case WEIR_MSG_CLOSE:
         return WEIR_ENDED_BY_AGENT;
     default:
@@ -126,15 +130,22 @@ int weir_helper_dispatch(struct weir_state *state, const struct weir_incoming *i
     }
 }
 
-// Hands out what the agent says until the connection ends. Returns why, as -errno.
+// Hands out what the agent says, and attends to GPUs, until the connection ends. Returns why, as
+// -errno.
 static int serve(struct weir_state *state, int fd, uint64_t cookie,
                  struct weir_incoming *incoming) {
+    uint64_t idle_ns = weir_busy_clock();
     for (;;) {
-        int ready = weir_sys_wait_readable(fd, IDLE_MS);
+        uint64_t ns = weir_attend(state);
+        int ready = weir_sys_wait(fd, POLLIN, ns < IDLE_NS ? ns : IDLE_NS);
+        int idle = ready == 0 && weir_busy_clock() - idle_ns >= IDLE_NS;
+        if (ready == 0 && !idle)
+            continue;
         int rc = weir_client_receive(fd, cookie, incoming);
         if (rc == 0)
             rc = weir_helper_dispatch(state, incoming);
-        if (rc == -EAGAIN && ready == 0) {
+        if (idle) {
+            idle_ns = weir_busy_clock();
             weir_notes_send(state);
             weir_share_flush(state);
         }
@@ -169,6 +180,7 @@ static uint32_t finish(struct weir_state *state, int fd, uint64_t cookie, int rc
     weir_ask_lost(state, bits & RELEASED ? WEIR_LOSS_RELEASED
                          : bits & FINAL  ? WEIR_LOSS_FOR_GOOD
                                          : WEIR_LOSS_FOR_NOW);
+    weir_attend_end(state);
     weir_remember_socket(-1, 0);
     weir_close_socket(fd, cookie);
     if (rc == WEIR_ENDED_BY_AGENT) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "attend.h"
 #include "hooks.h"
 #include "log.h"
 
@@ -141,7 +142,10 @@ enum weir_mode weir_enter_slow(struct weir_state **out) {
         return WEIR_MODE_NEW;
     uint32_t mode = __atomic_load_n(&state->mode, __ATOMIC_ACQUIRE);
     if (mode == WEIR_MODE_CHECKED && state->pid != weir_sys_getpid()) {
+        struct weir_time *time = state->time;
         memset(state, 0, sizeof(*state));
+        if (time)
+            weir_time_wipe(time);
         mode = WEIR_MODE_NEW;
     }
     if (mode == WEIR_MODE_NEW)

@@ -158,6 +158,8 @@ enum weir_lag {
 // Places to tell by one load that an executable graph has no memory nodes. A power of two.
 #define WEIR_EXEC_FILTER 4096u
 
+struct weir_time;
+
 struct weir_state {
     uint32_t mode;       // enum weir_mode; no lock
     uint32_t page_open;  // the usage page may be taken from and given to
@@ -181,6 +183,9 @@ struct weir_state {
     // so that no reader ever meets a hole. NULL before. Pointers are also read without the lock.
     struct weir_usage_page *usage;
     const struct weir_control_page *control;
+
+    // GPU time (timed.h); NULL before the first launch. Stays where it is; no lock.
+    struct weir_time *time;
 
     struct weir_table table;
     struct weir_owners owners;

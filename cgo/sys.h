@@ -80,6 +80,7 @@ static inline void weir_sys_pause(void) {
 #define WEIR_F_SEAL_FUTURE_WRITE 0x10
 #define WEIR_FUTEX_WAIT_PRIVATE 128
 #define WEIR_FUTEX_WAKE_PRIVATE 129
+#define WEIR_FUTEX_WAKE 1
 #define WEIR_PR_SET_NAME 15
 
 // The size of the kernel's signal sets, in bytes.
@@ -200,6 +201,11 @@ static inline void weir_sys_futex_wake(const uint32_t *word, int threads) {
     weir_syscall(SYS_futex, (long)word, WEIR_FUTEX_WAKE_PRIVATE, threads, 0, 0, 0);
 }
 
+// The same for waits on memory that processes share, which need not be writable here.
+static inline void weir_sys_futex_wake_shared(const uint32_t *word, int threads) {
+    weir_syscall(SYS_futex, (long)word, WEIR_FUTEX_WAKE, threads, 0, 0, 0);
+}
+
 // Replaces the calling thread's signal mask; `old` may be NULL.
 static inline void weir_sys_signal_mask(const uint64_t *mask, uint64_t *old) {
     weir_syscall(SYS_rt_sigprocmask, 2 /* set */, (long)mask, (long)old, WEIR_SIGSET_BYTES, 0, 0);
@@ -243,20 +249,20 @@ static inline long weir_sys_recvmsg(int fd, struct msghdr *message) {
     return weir_syscall(SYS_recvmsg, fd, (long)message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC, 0, 0, 0);
 }
 
-// Waits until one of these events has come to `fd`, or it is hung up, at most `ms`: 1, 0 for
-// neither, or -errno.
-static inline int weir_sys_wait(int fd, short events, uint64_t ms) {
+// Waits until one of these events has come to `fd`, or it is hung up, at most `ns` nanoseconds: 1,
+// 0 for neither, or -errno.
+static inline int weir_sys_wait(int fd, short events, uint64_t ns) {
     struct pollfd one = {.fd = fd, .events = events, .revents = 0};
-    struct timespec length = weir_sys_timespec_us(ms * 1000);
+    struct timespec length = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     return (int)weir_syscall(SYS_ppoll, (long)&one, 1, (long)&length, 0, WEIR_SIGSET_BYTES, 0);
 }
 
 static inline int weir_sys_wait_readable(int fd, uint64_t ms) {
-    return weir_sys_wait(fd, POLLIN, ms);
+    return weir_sys_wait(fd, POLLIN, ms * 1000000u);
 }
 
 static inline int weir_sys_wait_writable(int fd, uint64_t ms) {
-    return weir_sys_wait(fd, POLLOUT, ms);
+    return weir_sys_wait(fd, POLLOUT, ms * 1000000u);
 }
 
 #endif

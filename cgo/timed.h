@@ -1,66 +1,185 @@
-// timed.h: what is said around each call of the driver that takes GPU time, and what else the
-// scheduler of time must hear of.
+// timed.h: what goes around each call of the driver that takes GPU time: it waits at the gate while
+// the GPU is another container's turn, is counted, and now and then measured.
 //
-// Nothing is held back or counted yet: all of it passes through.
+// A hook calls weir_timed_begin right before the driver and weir_timed_end right after it, in one
+// thread. Invariants:
+//   - while the gate is open this is a few loads and stores, and one call of the driver that looks
+//   up
+//     the current context: no lock, no system call, no clock;
+//   - a process that is none of weir's, a thread without a context, a captured launch and a GPU
+//   that
+//     the agent does not list pass as if this were not here;
+//   - a launch is counted before `active` of the usage page is looked at, and both happen inside
+//   the
+//     gate: so whoever clears `active`, settles the gate, and finds all counters as they were, has
+//     overlooked nothing;
+//   - all that is kept lies in memory which a forked child finds wiped. It is made at the first
+//     launch, lest each process that only starts pay for it.
 #ifndef WEIR_TIMED_H
 #define WEIR_TIMED_H
 
+#include "busy.h"
+#include "gate.h"
 #include "hooks.h"
+#include "state.h"
 
-struct weir_timed {
-    int nothing;
+// What the helper remembers of a GPU that it attends to; see attend.h.
+struct weir_attended {
+    uint32_t on;           // it attends
+    uint32_t lease;        // word of the page, as last seen
+    uint32_t quiet;        // closed, and no launch of that lease is under way any more
+    uint32_t drained;      // DRAINED was said of it
+    uint32_t opened;       // opened again after it had been closed, and nothing was done since
+    uint32_t scale;        // of the window, in 1/256; 0: all of it
+    uint64_t told;         // `completed` when PROGRESS was last said
+    uint64_t told_ns;      // and when that was
+    uint64_t rest_ns;      // since when nothing is outstanding and nobody waits; 0: not so
+    uint64_t rested;       // `submitted` then
+    uint64_t revoked_ns;   // when the drain began
+    uint64_t expected_ns;  // when it is expected to end
+    uint64_t due_ns;       // when to look again
+    // As last written to the usage page, where nothing goes backwards.
+    uint64_t submitted, completed, work_ns;
+};
+
+// Of a GPU, by its number in the control page.
+struct weir_time_gpu {
+    uint64_t step_ns;  // expected work between two events of a lane; 0: without a window
+    uint64_t room_ns;  // expected work in flight in a lane, at most
+    uint32_t wanted;   // the lease word of which WANT was said; 0: of none
+} __attribute__((aligned(64)));
+
+struct weir_time {
+    struct weir_state *state;
+    uint32_t numbers[WEIR_ORDINALS_MAX];  // of the control page, plus 1; 0: not known or not listed
+    struct weir_time_gpu gpus[WEIR_GPUS_MAX];
+    struct weir_attended attended[WEIR_GPUS_MAX];
+    uint64_t poll_ns;     // when weir_busy_poll is due
+    uint32_t registered;  // the helper has tried to register membarrier
+    struct weir_gate gate;
+    struct weir_busy busy;
 };
 
 enum weir_timed_how {
     WEIR_TIMED_GATED = 0,
-    WEIR_TIMED_CHARGED = 1,  // counted, never held back
+    WEIR_TIMED_CHARGED = 1,  // counted, never held back: copies between host and device
 };
 
-// Around one call of the driver that takes GPU time in a stream of the current context: NULL for
-// the default stream, which is each thread's own with `per_thread`. `what`, `size` and `shape` are
-// for weir_busy_key.
+// One call between its begin and its end, on the caller's stack.
+struct weir_timed {
+    struct weir_time *time;  // NULL: it is not looked at
+    struct weir_busy_launch launch;
+    struct weir_pass pass;
+    uint32_t gpu;     // number of the control page
+    uint32_t gated;   // it has gone through the gate
+    uint32_t marked;  // an event is to be recorded behind it
+};
+
+// ---- For hooks ----
+
+// `stream` as the program gave it; `per_thread`: the form of the call whose default stream is each
+// thread's own. `what`, `size` and `shape` make the key (weir_busy_key): a function and its grid.
+static inline void weir_timed_begin(struct weir_timed *op, CUstream stream, int per_thread,
+                                    uint64_t what, uint64_t size, uint64_t shape,
+                                    enum weir_timed_how how);
+
+// Returns `result`, what the driver has said.
+static inline CUresult weir_timed_end(struct weir_timed *op, CUresult result);
+
+// The same where the work is for a device, by its ordinal, that need not be the current context's.
+void weir_timed_begin_on(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                         uint64_t what, uint64_t size, uint64_t shape, enum weir_timed_how how);
+
+// A call has returned with success that waited for a stream, or found it done; for all streams of
+// the current context where `whole_context`.
+void weir_timed_synced(CUstream stream, int per_thread, int whole_context);
+
+// A capture is about to begin in a stream; it has ended, or did not begin.
+void weir_timed_capture_begin(CUstream stream, int per_thread);
+void weir_timed_capture_end(CUstream stream, int per_thread);
+
+// Before the driver's call that destroys a stream, or ends or resets a context.
+void weir_timed_stream_ending(CUstream stream);
+void weir_timed_context_ending(CUcontext context);
+
+// ---- Below that ----
+
+// How calls pass that the lines below do not serve.
+void weir_timed_begin_slow(struct weir_timed *op, CUcontext context, CUstream stream, uint64_t what,
+                           uint64_t size, uint64_t shape, enum weir_timed_how how);
+void weir_timed_end_slow(struct weir_timed *op, CUresult result);
+
+// Waits for room in the lane's window, and says whether an event is to be recorded behind the
+// launch (window.c).
+uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu, struct weir_busy_lane *lane);
+
+// Sets `active` of a GPU in the usage page.
+static inline void weir_timed_set_active(struct weir_time *time, uint32_t gpu) {
+    struct weir_usage_page *usage = __atomic_load_n(&time->state->usage, __ATOMIC_RELAXED);
+    uint32_t *active = &usage->gpus[gpu].active;
+    if (__builtin_expect(!__atomic_load_n(active, __ATOMIC_RELAXED), 0))
+        __atomic_store_n(active, 1, __ATOMIC_RELAXED);
+}
+
+static inline CUstream weir_timed_stream(CUstream stream, int per_thread) {
+    if (stream)
+        return stream;
+    return (CUstream)(uintptr_t)(per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY);
+}
+
+// What is known of this process's time; NULL where nothing is.
+static inline struct weir_time *weir_time_known(void) {
+    struct weir_state *state = __atomic_load_n(&weir_state_page, __ATOMIC_ACQUIRE);
+    if (!state || __atomic_load_n(&state->mode, __ATOMIC_ACQUIRE) != WEIR_MODE_ENFORCED)
+        return NULL;
+    return __atomic_load_n(&state->time, __ATOMIC_ACQUIRE);
+}
+
+static inline void weir_timed_go(struct weir_timed *op, struct weir_time *time, uint32_t gpu,
+                                 struct weir_busy_lane *lane, uint64_t key,
+                                 enum weir_timed_how how) {
+    op->time = time;
+    op->gpu = gpu;
+    op->marked = 0;
+    op->gated = how == WEIR_TIMED_GATED;
+    if (how == WEIR_TIMED_GATED) {
+        if (__builtin_expect(lane->work_ns >= __atomic_load_n(&lane->mark_at_ns, __ATOMIC_RELAXED),
+                             0))
+            op->marked = weir_window_enter(time, gpu, lane);
+        op->pass = weir_gate_enter(&time->gate, gpu);
+    }
+    op->launch = weir_busy_begin_in(&time->busy, lane, key);
+    weir_timed_set_active(time, gpu);
+}
+
 static inline void weir_timed_begin(struct weir_timed *op, CUstream stream, int per_thread,
                                     uint64_t what, uint64_t size, uint64_t shape,
                                     enum weir_timed_how how) {
-    (void)stream, (void)per_thread, (void)what, (void)size, (void)shape, (void)how;
-    op->nothing = 0;
+    struct weir_time *time = weir_time_known();
+    CUcontext context = NULL;
+    stream = weir_timed_stream(stream, per_thread);
+    if (__builtin_expect(time != NULL, 1)) {
+        WEIR_REAL(cuCtxGetCurrent)(&context);
+        struct weir_busy_lane *lane = weir_busy_lane(&time->busy, weir_sys_self(), context, stream);
+        uint32_t number = lane ? __atomic_load_n(&time->numbers[lane->gpu], __ATOMIC_RELAXED) : 0;
+        if (__builtin_expect(number && !__atomic_load_n(&time->busy.captures, __ATOMIC_RELAXED),
+                             1)) {
+            uint64_t key = weir_busy_key((void *)(uintptr_t)what, size, shape, lane->gpu);
+            weir_timed_go(op, time, number - 1, lane, key, how);
+            return;
+        }
+    }
+    weir_timed_begin_slow(op, context, stream, what, size, shape, how);
 }
 
-// Returns the result.
 static inline CUresult weir_timed_end(struct weir_timed *op, CUresult result) {
-    (void)op;
+    if (__builtin_expect(!op->time, 0))
+        return result;
+    if (__builtin_expect(op->launch.mark || op->marked || result != CUDA_SUCCESS, 0))
+        weir_timed_end_slow(op, result);
+    if (op->gated)
+        weir_gate_leave(&op->time->gate, op->gpu, op->pass);
     return result;
-}
-
-// The same for a device that need not be the current context's.
-static inline void weir_timed_begin_on(struct weir_timed *op, uint32_t ordinal, CUstream stream,
-                                       int per_thread, uint64_t what, uint64_t size, uint64_t shape,
-                                       enum weir_timed_how how) {
-    (void)ordinal;
-    weir_timed_begin(op, stream, per_thread, what, size, shape, how);
-}
-
-// A call returned with success that waited for a stream or the whole context, or found it done.
-static inline void weir_timed_synced(CUstream stream, int per_thread, int whole_context) {
-    (void)stream, (void)per_thread, (void)whole_context;
-}
-
-// A capture is about to begin in a stream; it has ended, or did not begin.
-static inline void weir_timed_capture_begin(CUstream stream, int per_thread) {
-    (void)stream, (void)per_thread;
-}
-
-static inline void weir_timed_capture_end(CUstream stream, int per_thread) {
-    (void)stream, (void)per_thread;
-}
-
-// Before the driver's call that destroys a stream, and that ends or resets a context.
-static inline void weir_timed_stream_ending(CUstream stream) {
-    (void)stream;
-}
-
-static inline void weir_timed_context_ending(CUcontext context) {
-    (void)context;
 }
 
 #endif

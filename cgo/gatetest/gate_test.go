@@ -1,7 +1,6 @@
 // Package gatetest tests the gate, the handshake between threads that launch and the one that takes a
 // lease away (cgo/gate.h), from outside: a program (program/) that plays agent, program and revoker is
-// compiled in several ways. No hook goes through the gate yet, so the library does not contain it, and this
-// is what compiles it. The model of the same steps is in tests/model.
+// compiled in several ways. The model of the same steps is in tests/model.
 package gatetest
 
 import (

@@ -91,6 +91,7 @@ type agent struct {
 	nextID   uint64
 	waitMS   uint32
 	notes    []abi.Note
+	turns    []abi.Turn // what was said of GPU time
 	requests []abi.Request
 	queries  int
 	shares   map[abi.ShareKey]*share

@@ -67,6 +67,8 @@ func (a *agent) handle(conn *net.UnixConn, pid int32, message []byte) error {
 		answer := abi.Measured{Header: abi.Header{Type: abi.MsgMeasured, Bytes: uint16(unsafe.Sizeof(abi.Measured{})), Seq: header.Seq},
 			Gpu: measure.Gpu, Bytes: a.measured}
 		return a.send(s, answer, nil)
+	case abi.MsgWant, abi.MsgDrained, abi.MsgProgress, abi.MsgIdle:
+		a.turns = append(a.turns, decode[abi.Turn](message))
 	case abi.MsgNote:
 		a.notes = append(a.notes, decode[abi.Note](message))
 	default:

@@ -347,6 +347,7 @@ void test_driver_install(void) {
     test_pools_install();
     test_graphs_install();
     test_shared_install();
+    test_work_install();
 }
 
 static uint64_t next_pointer = 0x7f0000000000ull;

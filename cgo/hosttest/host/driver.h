@@ -82,11 +82,12 @@ static inline uint64_t test_driver_round(uint64_t bytes, uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
-// arrays.c, pools.c, graphs.c: put their functions where the library looks for them.
+// arrays.c, pools.c, graphs.c, shared.c, work.c: put their functions where the library looks for them.
 void test_arrays_install(void);
 void test_pools_install(void);
 void test_graphs_install(void);
 void test_shared_install(void);
+void test_work_install(void);
 
 void test_pools_call_over(void);
 void test_graphs_call_over(void);

@@ -51,6 +51,9 @@ int test_sharing(char **words);
 // Runs a command about contexts and code that take memory (contexts.c). Whether it is one.
 int test_contexts_command(char **words);
 
+// Runs a command about launches (work.c). Whether it is one.
+int test_work(char **words);
+
 // A word of a command as a number; 0 where there is none.
 static inline uint64_t number(const char *text) {
     return text ? strtoull(text, NULL, 0) : 0;

@@ -61,7 +61,7 @@ static void *capturer(void *nothing) {
         for (int launches = 0; launches < 1; launches++)
             launch_graph(stream, exec);
         // Its work goes on without it.
-        weir_busy_stream_end(busy, context, stream);
+        weir_busy_stream_end(busy, stream);
         need(cuStreamDestroy_v2(stream), "cuStreamDestroy");
         need(cuGraphExecDestroy(exec), "cuGraphExecDestroy");
     }

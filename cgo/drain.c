@@ -1,0 +1,263 @@
+// drain.c: see drain.h. What is outstanding on a GPU, whether a drain is over, whether there is
+// rest.
+#include "drain.h"
+
+#include "trail.h"
+
+// The longest that one look waits for launches that are under way.
+#define REVOKE_MS 1u
+// How long nothing is to be outstanding before that is said.
+#define REST_RIVALS_NS 2000000u
+#define REST_ALONE_NS 100000000u
+// How often to look while the gate is open.
+#define LOOK_RIVALS_NS 1000000u
+#define LOOK_ALONE_NS 5000000u
+// In a drain: a part of what is left of the expected time, or of what it is overdue.
+#define DRAIN_NS_MIN 20000u
+#define DRAIN_NS_MAX 1000000u
+#define DRAIN_PART 4u
+#define OVERDUE_PART 8u
+#define PROGRESS_NS 5000000u
+// How often to look once a gate has opened again, for what that brings.
+#define OPENED_NS 200000u
+// Work of which no event tells counts as done so long after its expected end.
+#define OVERDUE_NS 2000000u
+// What work of which nothing is known is taken to be, at least.
+#define BLIND_NS 1000u
+
+// What all lanes of a GPU have come to.
+struct tally {
+    uint64_t submitted, completed, work_ns, busy_ns;
+    uint32_t owing;   // lanes whose part of the drain is not done
+    uint32_t active;  // lanes with anything outstanding, or that have launched since the last look
+    uint32_t still;   // lanes with something outstanding that have not
+};
+
+static int is_on(const struct weir_time *time, const struct weir_busy_lane *lane, uint32_t gpu) {
+    return lane->thread && __atomic_load_n(&time->numbers[lane->gpu], __ATOMIC_RELAXED) == gpu + 1;
+}
+
+static uint64_t done_of(const struct weir_busy_lane *lane) {
+    return __atomic_load_n(&lane->done, __ATOMIC_RELAXED);
+}
+
+// Lane's launches of which no event can tell count as done after their time.
+static void give_up(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t now_ns) {
+    struct weir_trail *trail = &lane->trail;
+    if (trail->last_launches < trail->seen && !weir_trail_can(busy, lane) &&
+        now_ns >= trail->overdue_ns)
+        weir_busy_done(lane, trail->seen, 0);
+}
+
+// Asks for events of all lanes; `record`: no launch is under way.
+static void look(struct weir_time *time, uint32_t gpu, int record, uint64_t now_ns) {
+    struct weir_busy *busy = &time->busy;
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++) {
+        struct weir_busy_lane *lane = &busy->lanes[i];
+        struct weir_trail *trail = &lane->trail;
+        if (!is_on(time, lane, gpu))
+            continue;
+        uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
+        if (launches != trail->seen) {
+            trail->overdue_ns = now_ns + busy->gpus[lane->gpu].time.ahead_ns + OVERDUE_NS;
+            trail->seen = launches;
+        }
+        if (!weir_trail_look(busy, lane, record))
+            give_up(busy, lane, now_ns);
+    }
+}
+
+static void add_lane(struct tally *all, const struct weir_busy_lane *lane) {
+    const struct weir_trail *trail = &lane->trail;
+    uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE), done = done_of(lane);
+    done = done < launches ? done : launches;
+    all->submitted += launches;
+    all->completed += done;
+    all->work_ns += __atomic_load_n(&lane->work_ns, __ATOMIC_RELAXED);
+    all->owing += done < trail->owed;
+    all->active += done < launches || launches != trail->seen;
+    all->still += done < launches && launches == trail->seen;
+}
+
+static struct tally tally(struct weir_time *time, uint32_t gpu) {
+    struct weir_busy *busy = &time->busy;
+    struct tally all = {0};
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++) {
+        if (__atomic_load_n(&time->numbers[i], __ATOMIC_RELAXED) != gpu + 1)
+            continue;
+        const struct weir_busy_gpu *books = &busy->gpus[i];
+        all.submitted += books->gone_launches;
+        all.completed += books->gone_launches;
+        all.work_ns += books->gone_work_ns + BLIND_NS * books->blind;
+        all.busy_ns += books->time.busy_ns;
+    }
+    for (uint32_t i = 0; i < busy->lanes_used; i++)
+        if (is_on(time, &busy->lanes[i], gpu))
+            add_lane(&all, &busy->lanes[i]);
+    return all;
+}
+
+// Counts what there is, and writes the words of the usage page.
+static struct tally publish(struct weir_time *time, uint32_t gpu, uint32_t waiting) {
+    struct weir_attended *a = &time->attended[gpu];
+    struct weir_gpu_usage *page = &time->state->usage->gpus[gpu];
+    struct tally all = {0};
+    if (weir_lock(&time->busy.lock))
+        return all;
+    all = tally(time, gpu);
+    weir_unlock(&time->busy.lock);
+    a->submitted = all.submitted > a->submitted ? all.submitted : a->submitted;
+    a->completed = all.completed > a->completed ? all.completed : a->completed;
+    a->work_ns = all.work_ns > a->work_ns ? all.work_ns : a->work_ns;
+    __atomic_store_n(&page->waiting, waiting, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->submitted, a->submitted, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->completed, a->completed, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->work_ns, a->work_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->busy_ns, all.busy_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->ungated,
+                     __atomic_load_n(&time->gate.passed_closed[gpu], __ATOMIC_RELAXED),
+                     __ATOMIC_RELAXED);
+    return all;
+}
+
+// What is expected to be left of all that was submitted.
+static uint64_t ahead_ns(const struct weir_time *time, uint32_t gpu) {
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
+        if (__atomic_load_n(&time->numbers[i], __ATOMIC_RELAXED) == gpu + 1)
+            ns += time->busy.gpus[i].time.ahead_ns;
+    return ns;
+}
+
+// No launch is under way: what was submitted by now is what the drain waits for.
+static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
+    struct weir_attended *a = &time->attended[gpu];
+    struct weir_busy *busy = &time->busy;
+    time->poll_ns = now_ns + weir_busy_poll(busy);
+    a->revoked_ns = now_ns;
+    a->expected_ns = now_ns + ahead_ns(time, gpu);
+    a->told = a->completed;
+    a->told_ns = now_ns;
+    a->quiet = 1;
+    for (uint32_t i = 0; i < busy->lanes_used; i++)
+        if (is_on(time, &busy->lanes[i], gpu))
+            busy->lanes[i].trail.owed = __atomic_load_n(&busy->lanes[i].launches, __ATOMIC_ACQUIRE);
+}
+
+// Looks at the lease's word. Whether it is closed.
+static int look_at_lease(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
+    struct weir_attended *a = &time->attended[gpu];
+    uint32_t lease = weir_gate_lease(&time->gate, gpu);
+    int closed = lease & WEIR_LEASE_CLOSED;
+    if (lease != a->lease) {
+        a->opened = !closed && (a->lease & WEIR_LEASE_CLOSED) && lease >> 1 == a->lease >> 1;
+        a->quiet = a->drained = 0;
+        a->lease = lease;
+    }
+    if (closed && !a->quiet && weir_gate_revoke(&time->gate, gpu, REVOKE_MS) == 0)
+        begin_drain(time, gpu, now_ns);
+    return closed;
+}
+
+// Nothing is outstanding. Says so, unless a launch has come between.
+static void say_idle(struct weir_time *time, uint32_t gpu) {
+    struct weir_attended *a = &time->attended[gpu];
+    struct weir_gpu_usage *page = &time->state->usage->gpus[gpu];
+    __atomic_store_n(&page->active, 0, __ATOMIC_SEQ_CST);
+    weir_gate_settle(&time->gate);
+    uint32_t waiting = weir_gate_waiting(&time->gate, gpu);
+    struct tally all = publish(time, gpu, waiting);
+    if (all.submitted != a->rested || all.active || waiting || weir_gate_inside(&time->gate, gpu) ||
+        weir_gate_lease(&time->gate, gpu) != a->lease) {
+        __atomic_store_n(&page->active, 1, __ATOMIC_SEQ_CST);
+        a->rest_ns = 0;
+        return;
+    }
+    // A thread that comes to wait now says WANT itself, or is seen here.
+    __atomic_store_n(&time->gpus[gpu].wanted, 0, __ATOMIC_SEQ_CST);
+    if (weir_attend_say(time, WEIR_MSG_IDLE, gpu, a->lease, 0) < 0) {
+        __atomic_store_n(&page->active, 1, __ATOMIC_SEQ_CST);
+        return;
+    }
+    a->on = 0;
+    if (weir_gate_waiting(&time->gate, gpu) && (a->lease & WEIR_LEASE_CLOSED))
+        weir_attend_say(time, WEIR_MSG_WANT, gpu, a->lease, 0);
+}
+
+// How much a lane may have in flight.
+static void set_window(struct weir_time *time, uint32_t gpu, const struct weir_gpu_control *page,
+                       uint32_t lanes) {
+    struct weir_busy *busy = &time->busy;
+    uint64_t room_ns = 1000u * (uint64_t)__atomic_load_n(&page->window_us, __ATOMIC_RELAXED);
+    room_ns = room_ns / (lanes ? lanes : 1);
+    __atomic_store_n(&time->gpus[gpu].room_ns, room_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&time->gpus[gpu].step_ns, room_ns / WEIR_TRAIL_EVENTS, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; room_ns && i < busy->lanes_used; i++)
+        if (is_on(time, &busy->lanes[i], gpu) &&
+            __atomic_load_n(&busy->lanes[i].mark_at_ns, __ATOMIC_RELAXED) == UINT64_MAX)
+            __atomic_store_n(&busy->lanes[i].mark_at_ns, 0, __ATOMIC_RELAXED);
+}
+
+static uint64_t clamp(uint64_t ns, uint64_t least, uint64_t most) {
+    return ns < least ? least : ns > most ? most : ns;
+}
+
+// A drain goes on, or is over. How long until the next look.
+static uint64_t go_on(struct weir_time *time, uint32_t gpu, const struct tally *all,
+                      uint32_t waiting, uint64_t now_ns) {
+    struct weir_attended *a = &time->attended[gpu];
+    if (!a->quiet)
+        return DRAIN_NS_MIN;
+    if (!all->owing) {
+        a->drained = weir_attend_say(time, WEIR_MSG_DRAINED, gpu, a->lease, waiting) == 0;
+        return a->drained ? LOOK_RIVALS_NS : DRAIN_NS_MAX;
+    }
+    if (a->completed != a->told && now_ns - a->told_ns >= PROGRESS_NS &&
+        weir_attend_say(time, WEIR_MSG_PROGRESS, gpu, a->lease, waiting) == 0) {
+        a->told = a->completed;
+        a->told_ns = now_ns;
+    }
+    return clamp(a->expected_ns > now_ns ? (a->expected_ns - now_ns) / DRAIN_PART
+                                         : (now_ns - a->expected_ns) / OVERDUE_PART,
+                 DRAIN_NS_MIN, DRAIN_NS_MAX);
+}
+
+// The gate has opened again in a drain that stood still: what that brings is said at once.
+static void watch_opened(struct weir_time *time, uint32_t gpu, uint32_t waiting, uint64_t now_ns) {
+    struct weir_attended *a = &time->attended[gpu];
+    if (a->completed == a->told || (a->opened > 1 && now_ns - a->told_ns < PROGRESS_NS) ||
+        weir_attend_say(time, WEIR_MSG_PROGRESS, gpu, a->lease, waiting) < 0)
+        return;
+    a->opened = 2;
+    a->told = a->completed;
+    a->told_ns = now_ns;
+}
+
+uint64_t weir_drain_step(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
+    struct weir_attended *a = &time->attended[gpu];
+    const struct weir_gpu_control *page = &time->state->control->gpus[gpu];
+    int rivals = __atomic_load_n(&page->turns, __ATOMIC_RELAXED) == WEIR_TURNS_RIVALS;
+    int closed = look_at_lease(time, gpu, now_ns);
+    if (now_ns >= time->poll_ns)
+        time->poll_ns = now_ns + weir_busy_poll(&time->busy);
+    look(time, gpu, a->quiet, now_ns);
+    uint32_t waiting = weir_gate_waiting(&time->gate, gpu);
+    struct tally all = publish(time, gpu, waiting);
+    set_window(time, gpu, page, all.active);
+    if (closed && !a->drained)
+        return now_ns + go_on(time, gpu, &all, waiting, now_ns);
+    if (!closed && all.still) {
+        weir_gate_settle(&time->gate);
+        look(time, gpu, !weir_gate_inside(&time->gate, gpu), now_ns);
+    }
+    if (a->opened)
+        watch_opened(time, gpu, waiting, now_ns);
+    if (all.active || waiting || !a->rest_ns || all.submitted != a->rested) {
+        a->rest_ns = all.active || waiting ? 0 : now_ns;
+        a->rested = all.submitted;
+    } else if (now_ns - a->rest_ns >= (rivals ? REST_RIVALS_NS : REST_ALONE_NS)) {
+        say_idle(time, gpu);
+    }
+    return now_ns + (a->opened ? OPENED_NS : rivals ? LOOK_RIVALS_NS : LOOK_ALONE_NS);
+}

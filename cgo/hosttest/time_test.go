@@ -1,0 +1,178 @@
+// GPU time: launches at the gate, and what the helper says of them.
+
+package hosttest
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"weir/cgo/abi"
+)
+
+const (
+	leaseAt   = pageGPUs + unsafe.Offsetof(abi.GPUControl{}.Lease)
+	windowAt  = pageGPUs + unsafe.Offsetof(abi.GPUControl{}.Window_us)
+	waitMaxAt = pageGPUs + unsafe.Offsetof(abi.GPUControl{}.Wait_ms_max)
+	turnsAt   = pageGPUs + unsafe.Offsetof(abi.GPUControl{}.Turns)
+	activeAt  = pageCredit + unsafe.Offsetof(abi.GPUUsage{}.Active)
+)
+
+func open(number uint32) uint32   { return number << 1 }
+func closed(number uint32) uint32 { return number<<1 | abi.LeaseClosed }
+
+// setLease writes the lease of GPU 0 and wakes who waits for it.
+func (a *agent) setLease(word uint32) {
+	a.mu.Lock()
+	at := a.control.word32(leaseAt)
+	a.mu.Unlock()
+	atomic.StoreUint32(at, word)
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(at)), 1, 1<<30, 0, 0, 0)
+}
+
+// look has the library look at GPU 0.
+func (a *agent) look(s *session, number uint32) {
+	a.t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	turn := abi.Turn{Header: abi.Header{Type: abi.MsgLook, Bytes: uint16(unsafe.Sizeof(abi.Turn{}))}, Lease: number}
+	if err := a.send(s, turn, nil); err != nil {
+		a.t.Errorf("LOOK: %v", err)
+	}
+}
+
+// said waits until something was said of a lease of GPU 0, and returns how often it was.
+func (a *agent) said(kind uint16, number uint32) (turn abi.Turn) {
+	a.t.Helper()
+	a.eventually("a message about GPU time", func() bool {
+		for _, one := range a.turns {
+			if one.Header.Type == kind && one.Lease == number && one.Gpu == 0 {
+				turn = one
+				return true
+			}
+		}
+		return false
+	})
+	return turn
+}
+
+func (a *agent) times(kind uint16, number uint32) (count int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, one := range a.turns {
+		if one.Header.Type == kind && one.Lease == number {
+			count++
+		}
+	}
+	return count
+}
+
+// stays checks that a host does not answer for a while.
+func (h *host) stays(d time.Duration) {
+	h.t.Helper()
+	select {
+	case line := <-h.lines:
+		h.t.Fatalf("answered %q", line)
+	case <-time.After(d):
+	}
+}
+
+func (h *host) answers(want string) {
+	h.t.Helper()
+	if got := h.answer(); got != want {
+		h.t.Fatalf("answered %q, want %q", got, want)
+	}
+}
+
+// startTime starts a program that has memory, and so a session, on an agent with rivals on GPU 0.
+func startTime(t *testing.T, b *build) (*agent, *host, *session) {
+	t.Helper()
+	a := newAgent(t)
+	a.start()
+	*a.control.word32(turnsAt) = abi.TurnsRivals
+	*a.control.word32(waitMaxAt) = 20000
+	h := startHost(t, b, a.path)
+	h.ok("alloc %d", mib)
+	return a, h, a.session(h, 1)
+}
+
+func TestClosedGate(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, plain)
+	h.ok("kernel 10")
+	if got := atomic.LoadUint32(s.usage.word32(activeAt)); got != 1 {
+		t.Errorf("active is %d after a launch", got)
+	}
+	a.look(s, 0)
+	a.said(abi.MsgIdle, 0)
+	a.setLease(closed(1))
+	h.send("kernel 10")
+	a.said(abi.MsgWant, 1)
+	h.stays(150 * time.Millisecond)
+	if got := atomic.LoadUint32(s.usage.word32(activeAt)); got != 1 {
+		t.Errorf("active is %d while a thread waits", got)
+	}
+	if n := a.times(abi.MsgWant, 1); n != 1 {
+		t.Errorf("WANT was said %d times", n)
+	}
+	a.setLease(open(2))
+	h.answers("ok 0")
+	a.look(s, 2)
+	a.said(abi.MsgIdle, 2)
+	if got := h.ok("worked"); got[0] != 2 || got[2] != 1 || got[3]+got[4]+got[5] != 0 {
+		t.Errorf("worked: %v", got)
+	}
+}
+
+// A drain is over when the last launch is done, and not before.
+func TestDrained(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, plain)
+	a.setLease(open(3))
+	h.ok("hold 1")
+	h.ok("kernel 10")
+	h.ok("kernel 10 77")
+	a.setLease(closed(3))
+	a.look(s, 3)
+	h.send("kernel 10")
+	h.stays(100 * time.Millisecond)
+	if n := a.times(abi.MsgDrained, 3); n != 0 {
+		t.Fatalf("DRAINED was said %d times with work outstanding", n)
+	}
+	a.setLease(open(4)) // lets the thread go, so that this program can be told more
+	h.answers("ok 0")
+	h.ok("hold 0")
+	a.setLease(closed(4))
+	a.look(s, 4)
+	a.said(abi.MsgDrained, 4)
+	if n := a.times(abi.MsgDrained, 4); n != 1 {
+		t.Errorf("DRAINED was said %d times", n)
+	}
+	a.said(abi.MsgIdle, 4)
+}
+
+// The end of the agent frees who waits, and nobody waits while there is none.
+func TestAgentEndsAtTheGate(t *testing.T) {
+	t.Parallel()
+	a, h, _ := startTime(t, plain)
+	a.setLease(closed(1))
+	h.send("kernel 10")
+	a.said(abi.MsgWant, 1)
+	a.stop()
+	h.answers("ok 0")
+	h.ok("kernel 10")
+	a.turns = nil
+	a.start()
+	s := a.session(h, 2)
+	h.ok("kernel 10")
+	a.setLease(closed(9))
+	h.send("kernel 10")
+	a.said(abi.MsgWant, 9)
+	a.setLease(open(10))
+	h.answers("ok 0")
+	a.look(s, 10)
+	a.said(abi.MsgIdle, 10)
+}

@@ -1,0 +1,116 @@
+// trail.c: see trail.h.
+#include "trail.h"
+
+#include "capture.h"
+
+#define WITHOUT_TIMES 2u  // flag of an event
+
+static CUresult record(struct weir_busy *busy, CUevent *event, CUstream stream) {
+    CUresult result = CUDA_SUCCESS;
+    if (!*event) {
+        __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
+        result = WEIR_REAL(cuEventCreate)(event, WITHOUT_TIMES);
+    }
+    __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
+    return result ? result : WEIR_REAL(cuEventRecord)(*event, stream);
+}
+
+static int has_come(struct weir_busy *busy, CUevent event) {
+    __atomic_fetch_add(&busy->polls, 1, __ATOMIC_RELAXED);
+    return WEIR_REAL(cuEventQuery)(event) != CUDA_ERROR_NOT_READY;
+}
+
+// ---- The lane's thread ----
+
+void weir_trail_mark(struct weir_busy *busy, struct weir_busy_lane *lane) {
+    struct weir_trail *trail = &lane->trail;
+    uint32_t at = trail->head % WEIR_TRAIL_EVENTS;
+    if (trail->refused || __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE))
+        return;
+    if (record(busy, &trail->events[at], lane->stream) != CUDA_SUCCESS) {
+        trail->refused = 1;
+        return;
+    }
+    __atomic_store_n(&trail->work_ns[at], lane->work_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&trail->launches[at], lane->launches, __ATOMIC_RELAXED);
+    __atomic_store_n(&trail->head, trail->head + 1, __ATOMIC_RELEASE);
+    // What is older than the events is forgotten.
+    if (trail->head - trail->tail > WEIR_TRAIL_EVENTS)
+        trail->tail = trail->head - WEIR_TRAIL_EVENTS;
+}
+
+uint32_t weir_trail_left(struct weir_busy *busy, struct weir_busy_lane *lane) {
+    struct weir_trail *trail = &lane->trail;
+    int mode = trail->tail == trail->head ? -1 : weir_capture_relax();
+    while (trail->tail != trail->head) {
+        uint32_t at = trail->tail % WEIR_TRAIL_EVENTS;
+        if (lane->done < trail->launches[at] && !has_come(busy, trail->events[at]))
+            break;
+        weir_busy_done(lane, trail->launches[at], trail->work_ns[at]);
+        trail->tail++;
+    }
+    weir_capture_restore(mode);
+    return trail->head - trail->tail;
+}
+
+// ---- The helper ----
+
+int weir_trail_can(const struct weir_busy *busy, const struct weir_busy_lane *lane) {
+    return !__atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) &&
+           !__atomic_load_n(&lane->dead, __ATOMIC_ACQUIRE) && !lane->ended && lane->context &&
+           !lane->trail.refused && (uintptr_t)lane->stream != CU_STREAM_PER_THREAD;
+}
+
+// Records behind all that was launched.
+static void record_last(struct weir_busy *busy, struct weir_busy_lane *lane) {
+    struct weir_trail *trail = &lane->trail;
+    uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
+    uint64_t work_ns = __atomic_load_n(&lane->work_ns, __ATOMIC_RELAXED);
+    if (busy->current != lane->context) {
+        busy->current = NULL;
+        if (WEIR_REAL(cuCtxSetCurrent)(lane->context) != CUDA_SUCCESS) {
+            trail->refused = 1;
+            return;
+        }
+        busy->current = lane->context;
+    }
+    if (record(busy, &trail->last, lane->stream) != CUDA_SUCCESS) {
+        trail->refused = 1;
+        return;
+    }
+    trail->last_launches = launches;
+    trail->last_work_ns = work_ns;
+}
+
+// Driving.
+static void look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_record) {
+    struct weir_trail *trail = &lane->trail;
+    uint32_t head = __atomic_load_n(&trail->head, __ATOMIC_ACQUIRE);
+    uint32_t at = (head - 1) % WEIR_TRAIL_EVENTS;
+    uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
+    uint64_t marked = head ? __atomic_load_n(&trail->launches[at], __ATOMIC_RELAXED) : 0;
+    uint64_t marked_ns = head ? __atomic_load_n(&trail->work_ns[at], __ATOMIC_RELAXED) : 0;
+    if (marked > lane->done && has_come(busy, trail->events[at]))
+        weir_busy_done(lane, marked, marked_ns);
+    if (trail->last_launches > lane->done && has_come(busy, trail->last))
+        weir_busy_done(lane, trail->last_launches, trail->last_work_ns);
+    if (may_record && lane->done < launches && marked < launches &&
+        trail->last_launches < launches && weir_trail_can(busy, lane))
+        record_last(busy, lane);
+}
+
+int weir_trail_look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_record) {
+    uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&lane->done, __ATOMIC_RELAXED) >= launches)
+        return 1;
+    if (weir_lock(&busy->driving))
+        return 0;
+    if (!busy->relaxed) {
+        busy->relaxed = 1;
+        weir_capture_relax();
+    }
+    if (lane->thread && !__atomic_load_n(&lane->dead, __ATOMIC_SEQ_CST))
+        look(busy, lane, may_record);
+    weir_unlock(&busy->driving);
+    return __atomic_load_n(&lane->done, __ATOMIC_RELAXED) >= launches;
+}

@@ -1,0 +1,67 @@
+// window.c: how much expected work one thread may have in flight in a stream while others want the
+// GPU, so that little is left to drain when the gate closes.
+//
+// The helper says how much (attend.c): `room_ns` in all, an event every `step_ns`. A thread that
+// has more in flight waits for its oldest event, before it is inside the gate and holding nothing.
+// One operation is always allowed. The wait is bounded: what is in flight may wait for work that
+// this very thread has still to launch.
+#include "timed.h"
+#include "trail.h"
+
+// A thread waits twice as long as its work in flight should take, and this, at most.
+#define PATIENCE_NS 5000000u
+#define DOZE_US_MIN 30u
+#define DOZE_US_MAX 1000u
+
+static void doze(uint64_t ns) {
+    static const uint32_t never = 0;
+    uint64_t us = ns / 1000;
+    us = us < DOZE_US_MIN ? DOZE_US_MIN : us > DOZE_US_MAX ? DOZE_US_MAX : us;
+    weir_sys_futex_wait(&never, 0, us);
+}
+
+static uint64_t in_flight(const struct weir_busy_lane *lane) {
+    uint64_t done_ns = __atomic_load_n(&lane->done_work_ns, __ATOMIC_RELAXED);
+    return lane->work_ns > done_ns ? lane->work_ns - done_ns : 0;
+}
+
+static int is_closed(struct weir_time *time, uint32_t gpu) {
+    return weir_gate_lease(&time->gate, gpu) & WEIR_LEASE_CLOSED;
+}
+
+// Waits until there is room. At a closed gate it is waited for there.
+static void wait_for_room(struct weir_time *time, uint32_t gpu, struct weir_busy_lane *lane,
+                          uint64_t room_ns) {
+    uint64_t until_ns = 0;
+    for (;;) {
+        uint32_t left = weir_trail_left(&time->busy, lane);
+        uint64_t flight_ns = in_flight(lane);
+        if (!left || (flight_ns <= room_ns && left < WEIR_TRAIL_EVENTS) || is_closed(time, gpu))
+            return;
+        uint64_t now_ns = weir_busy_clock();
+        if (!until_ns)
+            until_ns = now_ns + 2 * flight_ns + PATIENCE_NS;
+        if (now_ns >= until_ns) {
+            lane->trail.tail = lane->trail.head;
+            return;
+        }
+        doze(flight_ns > room_ns ? (flight_ns - room_ns) / 2 : room_ns / WEIR_TRAIL_EVENTS / 2);
+    }
+}
+
+uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu, struct weir_busy_lane *lane) {
+    const struct weir_time_gpu *on = &time->gpus[gpu];
+    uint64_t step_ns = __atomic_load_n(&on->step_ns, __ATOMIC_RELAXED);
+    if (!step_ns || __atomic_load_n(&time->busy.captures, __ATOMIC_ACQUIRE)) {
+        // The helper sets it to 0 where there is a window again.
+        __atomic_store_n(&lane->mark_at_ns, step_ns ? 0 : UINT64_MAX, __ATOMIC_RELAXED);
+        return 0;
+    }
+    wait_for_room(time, gpu, lane, __atomic_load_n(&on->room_ns, __ATOMIC_RELAXED));
+    // Of a thread's own stream only the thread can record an event, and of work of which nothing is
+    // known each may be long.
+    int each = (uintptr_t)lane->stream == CU_STREAM_PER_THREAD || !lane->last ||
+               !__atomic_load_n(&lane->last->expected_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->mark_at_ns, each ? 0 : lane->work_ns + step_ns, __ATOMIC_RELAXED);
+    return 1;
+}
