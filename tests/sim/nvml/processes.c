@@ -1,7 +1,19 @@
 // Which processes have a context on a GPU, on any of the MIG devices of a card, or on one MIG
-// device. All that the simulated GPU runs is compute work of processes on their own, so the lists
-// of graphics and MPS processes are empty.
+// device. The simulated GPU draws nothing, so the lists of graphics processes are empty.
+//
+// A process whose program has the name of NVIDIA's MPS server stands for one: all that come to its
+// GPU after it are its clients, to NVML only; their kernels take turns as ever. From compute
+// capability 7.0 on clients are in both lists, each with its own memory. Before that the server has
+// the memory of all, and its clients are in the list of MPS processes only, without a figure.
 #include "query.h"
+
+#include <string.h>
+
+#define MPS_PROGRAM "nvidia-cuda-mps-server"
+#define MPS_CLIENTS_OWN_MEMORY 7  // the compute capability from which on they have it
+#define NOT_AVAILABLE UINT64_MAX
+
+enum list { LIST_COMPUTE, LIST_MPS };
 
 // Puts a process at place `at` of a caller's list, in the layout of that list.
 typedef void put_process(void *list, unsigned at, const struct nvml_process *process);
@@ -40,14 +52,59 @@ static bool found_on(const struct sim_nvml_query *query, const struct sim_proces
     return state->alive && on->contexts != 0;
 }
 
+static bool is_server(const struct sim_process_state *state) {
+    return strncmp(state->name, MPS_PROGRAM, sizeof(state->name) - 1) == 0;
+}
+
+// The oldest MPS server on the device asked for, and what all of its clients have there.
+struct server {
+    uint64_t serial;  // UINT64_MAX: there is none
+    uint64_t clients_bytes;
+};
+
+static struct server find_server(const struct sim_nvml_query *query) {
+    struct server server = {.serial = UINT64_MAX};
+    struct sim_process_state state;
+    struct nvml_process process;
+    for (unsigned slot = 0; sim_machine_process(query->machine, slot, &state) == 0; slot++) {
+        if (found_on(query, &state, &process) && is_server(&state) &&
+            state.serial < server.serial) {
+            server.serial = state.serial;
+        }
+    }
+    for (unsigned slot = 0; sim_machine_process(query->machine, slot, &state) == 0; slot++) {
+        if (found_on(query, &state, &process) && state.serial > server.serial) {
+            server.clients_bytes += process.used_bytes;
+        }
+    }
+    return server;
+}
+
+// Whether a process is in a list, and with which memory.
+static bool listed_in(enum list list, const struct sim_nvml_query *query,
+                      const struct server *server, const struct sim_process_state *state,
+                      struct nvml_process *process) {
+    bool own_memory = query->gpu->compute_major >= MPS_CLIENTS_OWN_MEMORY;
+    if (state->serial > server->serial) {
+        process->used_bytes = own_memory ? process->used_bytes : NOT_AVAILABLE;
+        return list == LIST_MPS || own_memory;
+    }
+    if (state->serial == server->serial && !own_memory) {
+        process->used_bytes += server->clients_bytes;
+    }
+    return list == LIST_COMPUTE;
+}
+
 // Lists the live processes with a context, as far as there is room, and counts them all.
-static unsigned list_compute(const struct sim_nvml_query *query, void *list, unsigned room,
-                             put_process *put) {
+static unsigned fill(enum list which, const struct sim_nvml_query *query, void *list, unsigned room,
+                     put_process *put) {
+    struct server server = find_server(query);
     struct sim_process_state state;
     struct nvml_process process;
     unsigned count = 0;
     for (unsigned slot = 0; sim_machine_process(query->machine, slot, &state) == 0; slot++) {
-        if (!found_on(query, &state, &process)) {
+        if (!found_on(query, &state, &process) ||
+            !listed_in(which, query, &server, &state, &process)) {
             continue;
         }
         if (count < room) {
@@ -58,7 +115,8 @@ static unsigned list_compute(const struct sim_nvml_query *query, void *list, uns
     return count;
 }
 
-static int compute(struct nvml_device *device, unsigned *count, void *list, put_process *put) {
+static int answer(enum list which, struct nvml_device *device, unsigned *count, void *list,
+                  put_process *put) {
     struct sim_nvml_query query;
     int code = sim_nvml_begin_device(&query, device);
     if (code != NVML_OK) {
@@ -68,7 +126,7 @@ static int compute(struct nvml_device *device, unsigned *count, void *list, put_
         return sim_nvml_end(NVML_INVALID_ARGUMENT);
     }
     unsigned room = *count;
-    *count = list_compute(&query, list, room, put);
+    *count = fill(which, &query, list, room, put);
     return sim_nvml_end(*count <= room ? NVML_OK : NVML_INSUFFICIENT_SIZE);
 }
 
@@ -87,17 +145,17 @@ static int nobody(struct nvml_device *device, unsigned *count) {
 
 int nvmlDeviceGetComputeRunningProcesses(struct nvml_device *device, unsigned *count,
                                          struct nvml_process_v1 *list) {
-    return compute(device, count, list, put_v1);
+    return answer(LIST_COMPUTE, device, count, list, put_v1);
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v2(struct nvml_device *device, unsigned *count,
                                             struct nvml_process *list) {
-    return compute(device, count, list, put_v2);
+    return answer(LIST_COMPUTE, device, count, list, put_v2);
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(struct nvml_device *device, unsigned *count,
                                             struct nvml_process *list) {
-    return compute(device, count, list, put_v2);
+    return answer(LIST_COMPUTE, device, count, list, put_v2);
 }
 
 int nvmlDeviceGetGraphicsRunningProcesses(struct nvml_device *device, unsigned *count,
@@ -120,18 +178,15 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(struct nvml_device *device, unsigne
 
 int nvmlDeviceGetMPSComputeRunningProcesses(struct nvml_device *device, unsigned *count,
                                             struct nvml_process_v1 *list) {
-    (void)list;
-    return nobody(device, count);
+    return answer(LIST_MPS, device, count, list, put_v1);
 }
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v2(struct nvml_device *device, unsigned *count,
                                                struct nvml_process *list) {
-    (void)list;
-    return nobody(device, count);
+    return answer(LIST_MPS, device, count, list, put_v2);
 }
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct nvml_device *device, unsigned *count,
                                                struct nvml_process *list) {
-    (void)list;
-    return nobody(device, count);
+    return answer(LIST_MPS, device, count, list, put_v2);
 }
