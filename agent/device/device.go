@@ -230,7 +230,8 @@ func (d *Devices) Memory(gpuUUID string) (Memory, error) {
 	}, nil
 }
 
-// Processes tells which processes have a context on a GPU now, and how many bytes each holds.
+// Processes tells which processes have a context on a GPU now, of their own or through MPS, and how many bytes each
+// holds. Before compute capability 7.0 an MPS server holds what its clients do, which are UnknownBytes.
 func (d *Devices) Processes(gpuUUID string) (map[int]int64, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -246,10 +247,13 @@ func (d *Devices) Processes(gpuUUID string) (map[int]int64, error) {
 	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
 		return nil, fmt.Errorf("listing the graphics processes of %s: %w", gpuUUID, ret)
 	}
-	held := make(map[int]int64, len(compute)+len(graphics))
+	held, err := d.mpsClients(gpuUUID, handle)
+	if err != nil {
+		return nil, err
+	}
 	for _, process := range append(compute, graphics...) {
-		// NVML's "not available" is all ones, which is UnknownBytes. A process that does both
-		// kinds of work is in both lists with its whole memory.
+		// NVML's "not available" is all ones, which is UnknownBytes. A process that does several
+		// kinds of work is in each list with its whole memory.
 		pid, bytes := int(process.Pid), int64(process.UsedGpuMemory)
 		if known, listed := held[pid]; !listed || bytes > known {
 			held[pid] = bytes

@@ -74,7 +74,13 @@ func openSimulated(t *testing.T) *Devices {
 // startClient starts a process that holds bytes on a simulated GPU, until kill.
 func startClient(t *testing.T, gpu int, bytes int64) (pid int, kill func()) {
 	t.Helper()
-	command := exec.Command(clientProgram, fmt.Sprint(gpu), fmt.Sprint(bytes))
+	return startProgram(t, clientProgram, gpu, bytes)
+}
+
+// startProgram is startClient for a copy of the program under another name.
+func startProgram(t *testing.T, program string, gpu int, bytes int64) (pid int, kill func()) {
+	t.Helper()
+	command := exec.Command(program, fmt.Sprint(gpu), fmt.Sprint(bytes))
 	command.Stderr = os.Stderr
 	input, err := command.StdinPipe() // closed with this process, so the client never outlives it
 	if err != nil {
