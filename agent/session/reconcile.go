@@ -10,6 +10,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -124,6 +125,9 @@ func (n *Node) suspect(gpu int) (found map[holding]suspicion, ok bool) {
 			if d, ours = n.stranger(pid, gpu); !ours {
 				continue
 			}
+		}
+		if strings.HasPrefix(d.program, mpsProgram) {
+			d.allowed += n.servedBy(d.c, gpu, listed, after)
 		}
 		if d.bytes = bytes - d.allowed; d.bytes > d.tolerance {
 			found[d.holding] = d.suspicion

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -170,7 +171,13 @@ func TestContextsAreNotUndeclared(t *testing.T) {
 // stranger starts a program below root that does not have the library.
 func stranger(t *testing.T) (root *exec.Cmd, pid int) {
 	t.Helper()
-	root = exec.Command("/bin/sh", "-c", "sleep 1000 & echo $!; wait")
+	return strangerOf(t, "sleep")
+}
+
+// strangerOf is stranger for sleep, or a copy of it under another name.
+func strangerOf(t *testing.T, program string) (root *exec.Cmd, pid int) {
+	t.Helper()
+	root = exec.Command("/bin/sh", "-c", program+" 1000 & echo $!; wait")
 	root.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := root.StdoutPipe()
 	if err != nil {
@@ -189,7 +196,7 @@ func stranger(t *testing.T) (root *exec.Cmd, pid int) {
 	// Until then it is a copy of the shell.
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-		if string(name) == "sleep\n" {
+		if base := filepath.Base(program); string(name) == base[:min(len(base), 15)]+"\n" {
 			return root, pid
 		}
 		if err != nil || time.Now().After(deadline) {
