@@ -18,6 +18,7 @@ wanted=(
     qemu-user-static:/usr/bin/qemu-aarch64-static
     python3-numba:/usr/lib/python3/dist-packages/numba/__init__.py
     git:/usr/bin/git
+    strace:/usr/bin/strace
     runc:/usr/sbin/runc
     crun:/usr/bin/crun
     systemd:/usr/bin/systemd-analyze

@@ -6,7 +6,8 @@ BENCH_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 BENCH_OVERHEAD := $(BENCH_DIR)/overhead
 BENCH_HEADERS := $(BENCH_OVERHEAD)/driver_calls.h tests/e2e/clients/cuda.h
 
-BENCH_TARGETS += $(addprefix $(BENCH_OUT)/,libcuda.so.1 calls start overhead crowd sim_launch managed gate containers)
+BENCH_TARGETS += $(addprefix $(BENCH_OUT)/,libcuda.so.1 calls start overhead crowd sim_launch managed gate containers load \
+  handover mixes.test sched.test)
 
 unit: $(BENCH_TARGETS)
 
@@ -40,9 +41,26 @@ $(BENCH_OUT)/managed: $(wildcard $(BENCH_DIR)/managed/*) $(SIM_MACHINE_OBJECTS_p
   $(BUILD)/sim/libcuda.so.1 | $(BENCH_OUT)
 	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c %.o,$^) $(BUILD)/sim/libcuda.so.1 -lm
 
-$(BENCH_OUT)/gate: $(wildcard $(BENCH_DIR)/time/*) $(addprefix $(BENCH_OVERHEAD)/,measure.c measure.h) \
+$(BENCH_OUT)/gate: $(addprefix $(BENCH_DIR)/time/,gate.c homes.c homes.h) $(addprefix $(BENCH_OVERHEAD)/,measure.c measure.h) \
   cgo/gate.c cgo/gate.h cgo/sys.h $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
 	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c,$^) $(BENCH_OUT)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
+
+# Its figures are read from the books of a simulated machine, whose driver the loader finds.
+$(BENCH_OUT)/load: $(BENCH_DIR)/time/load.c $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
+	$(CC) $(BENCH_CFLAGS) -o $@ $< $(BENCH_OUT)/libcuda.so.1
+
+# It looks into the machine itself.
+$(BENCH_OUT)/handover: $(addprefix $(BENCH_DIR)/time/,handover.c chain.c chain.h) $(SIM_MACHINE_OBJECTS_plain) \
+  | $(BENCH_OUT)
+	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c %.o,$^) -lm
+
+# Built ahead, so that no compiler runs beside what is measured.
+$(BENCH_OUT)/mixes.test: $(wildcard $(BENCH_DIR)/mixes/*.go tests/e2e/node/*.go tests/e2e/ctrd/*.go tests/sim/*.[ch] \
+  tests/sim/*.go) | $(BENCH_OUT)
+	$(GO) test -c -o $@ ./$(BENCH_DIR)/mixes
+
+$(BENCH_OUT)/sched.test: $(wildcard agent/sched/*.go) | $(BENCH_OUT)
+	$(GO) test -c -o $@ ./agent/sched
 
 $(BENCH_OUT)/containers: $(wildcard $(BENCH_DIR)/containers/*.go) | $(BENCH_OUT)
 	CGO_ENABLED=0 $(GO_BUILD) -o $@ ./$(BENCH_DIR)/containers

@@ -37,9 +37,41 @@ overhead() {
     return "$failed"
 }
 
-# What the gate costs a launch, and taking a lease away. No hook goes through the gate yet.
-gate_time() {
-    "$top/build/bench/gate"
+# GPU time: what the gate costs a launch, what a decision costs, how programs share a simulated GPU, and
+# how long the slot goes from one to the next.
+gpu_time() {
+    local failed=0
+    "$top/build/bench/gate" || failed=1
+    decisions || failed=1
+    mixes Time || failed=1
+    mixes Handover || failed=1
+    return "$failed"
+}
+
+# What one turn of the scheduler costs: a lease ends, its flow waits again, another gets the slot.
+decisions() {
+    "$top/build/bench/sched.test" -test.run '^$' -test.bench Turn -test.benchtime 200ms |
+        awk '/^BenchmarkTurn/ {
+                flows = $1; sub(/.*=/, "", flows); sub(/-[0-9]+$/, "", flows)
+                for (i = 3; i < NF; i++) if ($(i + 1) == "cpu-ns/turn") ns[flows] = $i
+            }
+            END {
+                if (!ns[100] || !ns[1000] || !ns[100000]) { print "the scheduler was not measured"; exit 1 }
+                rate = 1e9 / ns[1000]; times = ns[100000] / ns[100]
+                good = rate >= 1e6; few = times <= 3
+                printf "promise: decisions with 1,000 flows, promised at least 1,000,000 a second, got %.0f, holds %s\n",
+                    rate, good ? "yes" : "no"
+                printf "promise: a decision with 100,000 flows, promised at most 3 times that with 100, got %.2f, holds %s\n",
+                    times, few ? "yes" : "no"
+                exit !(good && few)
+            }'
+}
+
+# mixes NAME: a benchmark of tests/bench/mixes, which finds the tree above its folder.
+mixes() {
+    (cd "$top/tests/bench/mixes" && LONG=${long:+1} "$top/build/bench/mixes.test" -test.run '^$' \
+        -test.bench "^Benchmark$1\$" -test.benchtime 1x) |
+        { grep -vE '^(goos|goarch|pkg|cpu|PASS|Benchmark)' || true; }
 }
 
 # What managed memory costs on the simulated GPU, by faults and by prefetches, beside what the machine
@@ -73,7 +105,7 @@ run_section() {
     echo "== $1"
     case $1 in
     overhead) overhead ;;
-    time) gate_time ;;
+    time) gpu_time ;;
     managed) managed ;;
     containers) containers ;;
     *)

@@ -1,0 +1,138 @@
+package mixes
+
+// What is made of runs: worths, shares, promises.
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const aloneFor = 1500 * time.Millisecond
+
+// claim is a promise: the runs by which it is judged, those of a group at once, and how, once they have been played.
+type claim struct {
+	runs  [][]*run
+	judge func(b *testing.B, known alone)
+}
+
+// beside is a mix under weir, and the same without.
+func beside(m mix, phases ...time.Duration) []*run {
+	return []*run{{mix: m, how: underWeir, phases: phases}, {mix: m, phases: phases}}
+}
+
+// byItself is a program that has a GPU to itself.
+func byItself(does string, how how, phase time.Duration) *run {
+	return &run{mix: mix{does, of(does)}, how: how, phases: []time.Duration{phase}}
+}
+
+// BenchmarkTime plays the runs of all promises, and what each program does by itself, and then judges them.
+func BenchmarkTime(b *testing.B) {
+	claims := slices.Concat(shares(b), throughputs())
+	known := alone{}
+	known.learn(b, claims)
+	var groups [][]*run
+	for _, c := range claims {
+		groups = append(groups, c.runs...)
+	}
+	play(b, groups)
+	for _, c := range claims {
+		c.judge(b, known)
+	}
+}
+
+// window is for how long a mix is measured: what is promised over 10 s is seen sooner unless LONG=1 asks for all of it.
+func window(short time.Duration) time.Duration {
+	if os.Getenv("LONG") != "" {
+		return 10 * time.Second
+	}
+	return short
+}
+
+// alone is, by what a program does, the part of the time that a GPU of its own works for it, without weir.
+type alone map[string]float64
+
+// learn measures each program that there is in these runs.
+func (a alone) learn(b *testing.B, claims []claim) {
+	var groups [][]*run
+	for _, c := range claims {
+		for _, r := range slices.Concat(c.runs...) {
+			for _, l := range r.loads {
+				if _, known := a[l.does]; !known {
+					a[l.does] = 1
+					groups = append(groups, []*run{byItself(l.does, plain, aloneFor)})
+				}
+			}
+		}
+	}
+	play(b, groups)
+	for _, group := range groups {
+		a[group[0].name] = group[0].got[0][0]
+	}
+}
+
+// worths is, of each program, how much of what it does alone it has done in a phase: its time in slots, where it has
+// the GPU's slot to itself.
+func (a alone) worths(r *run, phase int) []float64 {
+	worths := make([]float64, len(r.loads))
+	for i, l := range r.loads {
+		worths[i] = r.got[phase][i] / a[l.does]
+	}
+	return worths
+}
+
+func sum(values []float64) (all float64) {
+	for _, v := range values {
+		all += v
+	}
+	return all
+}
+
+// parts is what each value is of all.
+func parts(values []float64) []float64 {
+	all, of := sum(values), make([]float64, len(values))
+	for i, v := range values {
+		of[i] = v / all
+	}
+	return of
+}
+
+// asked is what part of the whole the weights ask for.
+func (m mix) asked() []float64 {
+	weights := make([]float64, len(m.loads))
+	for i, l := range m.loads {
+		weights[i] = l.share()
+	}
+	return parts(weights)
+}
+
+// apart is the greatest difference between two lists.
+func apart(a, b []float64) (most float64) {
+	for i := range a {
+		most = max(most, math.Abs(a[i]-b[i]))
+	}
+	return most
+}
+
+// percents of a list, as words.
+func percents(values []float64) string {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = fmt.Sprintf("%.1f", 100*v)
+	}
+	return strings.Join(words, "/") + " %"
+}
+
+// promise prints what was promised beside what was got.
+func promise(b *testing.B, name, promised, got string, holds bool) {
+	word := "yes"
+	if !holds {
+		word = "no"
+		b.Fail()
+	}
+	fmt.Printf("promise: %s, promised %s, got %s, holds %s\n", name, promised, got, word)
+}

@@ -1,0 +1,158 @@
+package mixes
+
+// Hand-overs: from the true end of the holder's last kernel to the first launch of the next holder, beside a bare
+// chain of the same wake-ups in the same seconds, and the messages meanwhile.
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/tests/e2e/node"
+)
+
+const (
+	handoversFor   = 5 * time.Second
+	tracedFor      = 2 * time.Second
+	handoversLeast = 50 // fewer tell nothing
+	middleMost     = 3  // times the chain's
+	highMost       = 2
+	messagesMost   = 2
+)
+
+// span is from one moment to another, of the monotonic clock.
+type span struct{ from, to time.Duration }
+
+func (s span) takes() time.Duration { return s.to - s.from }
+
+// spans are what tests/bench/time/handover.c has seen, by kind.
+type spans map[string][]span
+
+// BenchmarkHandover has two busy programs that take turns.
+func BenchmarkHandover(b *testing.B) {
+	first, second := window(handoversFor), tracedFor
+	r := &run{mix: mix{"hand-overs", []load{{hog, 1}, {hog, 3}}}, how: underWeir, phases: []time.Duration{first, second}, scope: &scope{TB: b}}
+	defer r.scope.end()
+	r.prepare()
+	begin := monotonic() + startUp
+	measured := make(chan struct{})
+	go func() {
+		defer close(measured)
+		r.measure(begin)
+	}()
+	time.Sleep(begin + settle - monotonic())
+	judgeHandovers(b, r.watch(begin+settle+first))
+	countMessages(b, r, begin+settle+first+second)
+	<-measured
+}
+
+// watch gives what happens on the run's machine until a moment.
+func (r *run) watch(until time.Duration) spans {
+	program := r.node.Bare(node.Build(r.scope, "bench/handover"), filepath.Join(r.node.SimDir, "machine"), fmt.Sprint(until.Nanoseconds()))
+	seen := spans{}
+	for {
+		line := program.LineWithin(until - monotonic() + 10*time.Second)
+		var kind string
+		var from, to int64
+		if n, _ := fmt.Sscan(line, &kind, &from, &to); n < 3 {
+			return seen
+		}
+		seen[kind] = append(seen[kind], span{time.Duration(from), time.Duration(to)})
+	}
+}
+
+func judgeHandovers(b *testing.B, seen spans) {
+	ours, chain := durations(seen["handover"]), durations(seen["chain"])
+	fmt.Printf("%d hand-overs, %d where kernels overlapped, %d rounds of the bare chain\n", len(ours), len(seen["overlap"]), len(chain))
+	if len(ours) < handoversLeast || len(chain) == 0 {
+		promise(b, "hand-over beyond the drain", "to be measured", "too few hand-overs", false)
+		return
+	}
+	for _, p := range []struct {
+		name string
+		part float64
+		most float64
+	}{{"p50", 0.5, middleMost}, {"p99", 0.99, highMost}} {
+		mine, bare := at(ours, p.part), at(chain, p.part)
+		times := float64(mine) / float64(bare)
+		promise(b, "hand-over beyond the drain, "+p.name, fmt.Sprintf("at most %.0f times a bare chain's", p.most),
+			fmt.Sprintf("%.2f (%s; chain %s)", times, micro(mine), micro(bare)), times <= p.most)
+	}
+}
+
+// countMessages counts, at the agent, what is sent and received while the slot goes from one program to the other.
+func countMessages(b *testing.B, r *run, until time.Duration) {
+	path, err := exec.LookPath("strace")
+	if err != nil {
+		fmt.Println("skipped: no strace to count messages")
+		return
+	}
+	file := filepath.Join(r.node.Dir, "messages")
+	trace := r.node.Bare(path, "-f", "-qq", "-ttt", "-o", file, "-e", "trace=sendmsg,recvmsg,sendto,recvfrom",
+		"-p", fmt.Sprint(r.node.Agent()))
+	seen := r.watch(until)
+	_ = syscall.Kill(trace.PID(), syscall.SIGINT)
+	trace.Wait(10 * time.Second)
+	messages := readMessages(b, file)
+	var counts []int
+	for _, h := range seen["handover"] {
+		count := 0
+		for _, at := range messages {
+			if at >= h.from && at <= h.to {
+				count++
+			}
+		}
+		counts = append(counts, count)
+	}
+	if len(counts) == 0 {
+		promise(b, "messages in a hand-over", "to be counted", "no hand-overs", false)
+		return
+	}
+	slices.Sort(counts)
+	middle, most := counts[len(counts)/2], counts[len(counts)-1]
+	promise(b, "messages in a hand-over beyond the drain", "at most 2",
+		fmt.Sprintf("%d (in the most of %d: %d)", middle, len(counts), most), middle <= messagesMost)
+}
+
+// durations of spans, the shortest first.
+func durations(spans []span) (all []time.Duration) {
+	for _, s := range spans {
+		all = append(all, s.takes())
+	}
+	slices.Sort(all)
+	return all
+}
+
+func at(sorted []time.Duration, part float64) time.Duration {
+	return sorted[min(int(part*float64(len(sorted))), len(sorted)-1)]
+}
+
+func micro(d time.Duration) string { return fmt.Sprintf("%.1f us", float64(d.Nanoseconds())/1000) }
+
+// readMessages is when each call of a trace that moved something was.
+func readMessages(b *testing.B, file string) (times []time.Duration) {
+	// strace has the clock of the day.
+	offset := time.Duration(time.Now().UnixNano()) - monotonic()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var thread int
+		var whole, micros int64
+		if n, _ := fmt.Sscanf(line, "%d %d.%d", &thread, &whole, &micros); n < 3 {
+			continue
+		}
+		if strings.Contains(line, "= -1 ") || strings.Contains(line, "= 0\n") {
+			continue
+		}
+		times = append(times, time.Duration(whole)*time.Second+time.Duration(micros)*time.Microsecond-offset)
+	}
+	return times
+}

@@ -1,0 +1,83 @@
+package mixes
+
+// Shares: each program gets of the slot's time what its weight asks for, whatever its launches are like.
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"weir/tests/e2e/node"
+)
+
+const (
+	shareOff     = 0.02 // of the whole
+	sharesWindow = 6 * time.Second
+	growsAfter   = 3 * time.Second
+	growsFor     = 5 * time.Second
+)
+
+// eight programs of weights 1 to 8.
+func eight() (loads []load) {
+	for i := range 8 {
+		loads = append(loads, load{hog, float64(i + 1)})
+	}
+	return loads
+}
+
+var oneAndThree = mix{"weights 1 and 3", []load{{hog, 1}, {hog, 3}}}
+
+var shareMixes = []mix{
+	{"kernels of 1 ms and of 10 us", of(hog, "cost=10000")},
+	oneAndThree,
+	{"weights 1 to 8", eight()},
+	{"waits for each launch, beside a hog", of("cost=100000 wait=1", hog)},
+	{"graphs of 80 kernels, beside kernels", of(graphs, hog)},
+}
+
+// shares are the promises of who gets how much.
+func shares(b *testing.B) (claims []claim) {
+	for _, m := range shareMixes {
+		claims = append(claims, share(beside(m, window(sharesWindow))))
+	}
+	if os.Getuid() != 0 {
+		fmt.Println("skipped: containers need root")
+	} else {
+		node.NeedRunc(b)
+		node.Build(b, "containers/containerd")
+		runs := beside(oneAndThree, window(sharesWindow))
+		runs[0].name, runs[0].how = "two containers of containerd, weights 1 and 3 by annotation", inContainers
+		claims = append(claims, share(runs))
+	}
+	return append(claims, tenfold())
+}
+
+// share is the promise of one mix, which is runs[0]; runs[1] is without weir.
+func share(runs []*run) claim {
+	return claim{[][]*run{runs}, func(b *testing.B, known alone) {
+		ours, plain, asked := parts(known.worths(runs[0], 0)), parts(known.worths(runs[1], 0)), runs[0].asked()
+		off := apart(ours, asked)
+		promise(b, fmt.Sprintf("shares over %s, %s", runs[0].phases[0], runs[0].name), "at most 2 % of the whole off",
+			fmt.Sprintf("%.2f %% (%s; asked %s; without weir %s)", 100*off, percents(ours), percents(asked), percents(plain)),
+			off <= shareOff)
+	}}
+}
+
+// tenfold is the promise that others do not notice when one asks for ten times as much: it waits for the end of ten
+// times as many launches.
+func tenfold() claim {
+	before := window(growsAfter)
+	runs := beside(mix{"", of(
+		fmt.Sprintf("cost=100000 burst=2 wait=1 more=10 from=%d to=1000000", (settle+before).Milliseconds()),
+		"cost=300000",
+		"cost=200000 wait=1 gap=100",
+	)}, before, growsFor)
+	return claim{[][]*run{runs}, func(b *testing.B, known alone) {
+		change := func(r *run) float64 { return apart(known.worths(r, 0)[1:], known.worths(r, 1)[1:]) }
+		ours, plain := change(runs[0]), change(runs[1])
+		promise(b, "one asks for ten times as much for 5 s", "others' shares change by at most 2 % of the whole",
+			fmt.Sprintf("%.2f %% (%s, then %s; without weir %.2f %%)", 100*ours, percents(known.worths(runs[0], 0)),
+				percents(known.worths(runs[0], 1)), 100*plain), ours <= shareOff)
+	}}
+}
