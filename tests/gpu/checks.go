@@ -49,12 +49,17 @@ var checks = []check{
 	{"SIGKILL", rowLimit, (*run).kill, false},
 	{"live cap", rowLimit, (*run).liveCap, false},
 	{"cost", rowLimit, (*run).cost, false},
+	{"time: launches", rowLimit, (*run).launches, false},
+	{"time: weights 1:1", rowLimit, (*run).equalWeights, false},
+	{"time: weights 1:3", rowLimit, (*run).unequalWeights, false},
+	{"time: hand-over", rowLimit, (*run).handOver, false},
 	{"CUDA programs", programLimit, (*run).cudaPrograms, false},
 	{"PyTorch: cap", programLimit, torchCheck("cap"), false},
 	{"PyTorch: expandable", programLimit, torchCheck("expandable"), false},
 	{"PyTorch: graphs", programLimit, torchCheck("graphs"), false},
 	{"PyTorch: loader", programLimit, torchCheck("loader"), false},
 	{"PyTorch: two processes", programLimit, torchCheck("two"), false},
+	{"PyTorch: beside a hog", programLimit, (*run).torchBeside, false},
 	{"numba", programLimit, (*run).numba, false},
 }
 

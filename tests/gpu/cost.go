@@ -15,35 +15,58 @@ import (
 // fails on a busy machine; the figures say the rest. The simulated driver's speed says nothing, so
 // there nothing is held against it.
 const (
-	addedMost      = 5000 // ns
-	addedPartMost  = 0.5  // of what the call takes alone, if that is more
-	costRounds     = 3
-	costRoundLimit = 10 * time.Second
+	addedMost       = 5000 // ns
+	addedLaunchMost = 1000 // ns; ten are promised
+	addedPartMost   = 0.5  // of what the call takes alone, if that is more
+	costRounds      = 3
+	costRoundLimit  = 10 * time.Second
 )
 
-var costCalls = []string{"alloc+free", "async", "launch", "info"}
+var (
+	costCalls     = []string{"alloc+free", "async", "launch", "info"}
+	launchThreads = []string{"1", "8"}
+	launchCalls   = []string{"launch-by-1", "launch-by-8"}
+)
 
-// cost runs cost.c with and without the library in turns, and compares the best median of each.
 func (r *run) cost(t *trial) {
+	before, after := map[string]float64{}, map[string]float64{}
+	r.measureCost(t, before, after)
+	r.compareCosts(t, before, after, costCalls, addedMost)
+}
+
+// launches by one thread and by several, while nobody else wants the GPU.
+func (r *run) launches(t *trial) {
+	before, after := map[string]float64{}, map[string]float64{}
+	for _, threads := range launchThreads {
+		r.measureCost(t, before, after, threads)
+	}
+	r.compareCosts(t, before, after, launchCalls, addedLaunchMost)
+}
+
+// measureCost runs cost.c without and with the library in turns, and keeps the best median of each.
+func (r *run) measureCost(t *trial, before, after map[string]float64, arguments ...string) {
 	n := r.node.For(t)
 	program := node.Build(t, "gpu/cost")
-	alone, weir := map[string]float64{}, map[string]float64{}
 	rounds := costRounds
 	if r.options.simulated {
 		rounds = 1 // nobody needs the figures
 	}
 	for range rounds {
-		keepLeast(t, alone, n.Bare(program))
-		keepLeast(t, weir, n.Run(r.capped("cost"), program))
+		keepLeast(t, before, n.Bare(program, arguments...))
+		keepLeast(t, after, n.Run(r.capped("cost"), program, arguments...))
 	}
+}
+
+// compareCosts fails the check where a call takes more than so many ns, and half as much again, longer.
+func (r *run) compareCosts(t *trial, alone, weir map[string]float64, calls []string, most float64) {
 	var figures []string
-	for _, call := range costCalls {
+	for _, call := range calls {
 		before, after := alone[call], weir[call]
 		if before == 0 || after == 0 {
 			t.Fatalf("no figure for %s", call)
 		}
 		figures = append(figures, fmt.Sprintf("%s %.0f -> %.0f ns (%.2f)", call, before, after, after/before))
-		if !r.options.simulated && after-before > max(addedMost, addedPartMost*before) {
+		if !r.options.simulated && after-before > max(most, addedPartMost*before) {
 			t.Errorf("%s takes %.0f ns with weir, %.0f without", call, after, before)
 		}
 	}

@@ -6,8 +6,8 @@
 //
 // For work on the checks themselves there are two environment variables. WEIR_GPU_CHECK_SIMULATED=1 runs
 // them on a simulated machine, without what needs NVIDIA's runtime; the table says so. There,
-// WEIR_GPU_CHECK_SABOTAGE=library takes the library from the programs, and =cap their caps: the
-// checks of caps then have to fail.
+// WEIR_GPU_CHECK_SABOTAGE=library takes the library from the programs, =cap their caps, and =share their
+// weights: the checks of those then have to fail.
 package main
 
 import (
@@ -16,6 +16,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -55,6 +57,7 @@ type options struct {
 	ends      time.Time
 	table     string        // the file
 	watch     time.Duration // the least time that the agent is given to find something undeclared
+	only      *regexp.Regexp
 }
 
 func readOptions() (o options, err error) {
@@ -63,9 +66,13 @@ func readOptions() (o options, err error) {
 	table := flag.String("table", "", "where the table goes; gpu-check.md in the build folder")
 	// The agent looks every 3 s, and reports what it sees twice.
 	watch := flag.Duration("watch", 7*time.Second, "for how long a program is watched at least")
+	only := flag.String("only", "", "a regular expression: run only the checks whose names match")
 	flag.Parse()
 	o = options{os.Getenv("WEIR_GPU_CHECK_SIMULATED") != "", os.Getenv("WEIR_GPU_CHECK_SABOTAGE"),
-		time.Unix(*until, 0).Add(-endReserve), *table, *watch}
+		time.Unix(*until, 0).Add(-endReserve), *table, *watch, nil}
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("-only: %w", err)
+	}
 	if o.table == "" && o.simulated {
 		o.table = filepath.Join(buildFolder(), "gpu-check-simulated.md")
 	} else if o.table == "" {
@@ -74,8 +81,8 @@ func readOptions() (o options, err error) {
 	switch {
 	case o.sabotage != "" && !o.simulated:
 		return o, fmt.Errorf("WEIR_GPU_CHECK_SABOTAGE is for the simulated machine only")
-	case o.sabotage != "" && o.sabotage != "library" && o.sabotage != "cap":
-		return o, fmt.Errorf("WEIR_GPU_CHECK_SABOTAGE is %q, not library or cap", o.sabotage)
+	case !slices.Contains([]string{"", "library", "cap", "share"}, o.sabotage):
+		return o, fmt.Errorf("WEIR_GPU_CHECK_SABOTAGE is %q, not library, cap or share", o.sabotage)
 	}
 	return o, nil
 }
@@ -151,6 +158,7 @@ func (r *run) setUp(t *trial) machine {
 // that run beside the others.
 func (r *run) all(end *ending) (results []result) {
 	r.othersDone = make(chan struct{})
+	checks := slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return !r.options.only.MatchString(c.name) })
 	beside := make(chan result, len(checks))
 	count := 0
 	for _, check := range checks {

@@ -99,13 +99,55 @@ func (r *run) numba(t *trial) {
 	r.python(t, "from numba import cuda; cuda.current_context()", "tests/gpu/programs/numba_client.py", "cap", nil)
 }
 
-// python runs a script under the cap, if what it is about works without weir.
-func (r *run) python(t *trial, without, script, part string, environment []string) {
+// torchBeside: how fast a loop that replays a captured graph, and waits for each, is beside a hog, of what it
+// is alone.
+func (r *run) torchBeside(t *trial) {
+	r.works(t, "import torch; torch.cuda.init()")
+	hog := r.work(t, "hog", 1, hogKernel, workerFlight)
+	loop := r.node.For(t).Run(r.capped("torch_client-loop"), "python3", "tests/gpu/programs/torch_client.py", "loop",
+		fmt.Sprint(r.capBytes))
+	read := func(what string) (rate float64) {
+		line := loop.LineWithin(torchWait)
+		if _, err := fmt.Sscanf(line, what+" %f", &rate); err != nil {
+			t.Fatalf("the loop says %q: %v\n%s", line, err, loop.Stderr())
+		}
+		return rate
+	}
+	alone := read("alone")
+	hog.Send("go")
+	loop.Send("beside")
+	beside := read("beside")
+	figure := fmt.Sprintf("%.0f replays a second alone, %.0f beside a hog of the same weight: %.0f %%", alone, beside,
+		100*beside/alone)
+	if beside < torchLeast*alone {
+		t.Errorf("%s", figure)
+	}
+	if code, said := ended(loop, rowLimit); code != 0 {
+		t.Errorf("the loop ends with %d: %s", code, said)
+	}
+	t.figure("%s", figure)
+}
+
+const (
+	// torchWait is how long PyTorch may take to start, and to capture.
+	torchWait = 40 * time.Second
+	// torchLeast of what it does alone the loop does beside a hog: less than its half, since a replay's launch from
+	// Python and the wait for it are not the GPU's.
+	torchLeast = 0.4
+)
+
+// works skips the check where what it is about does not work without weir.
+func (r *run) works(t *trial, python string) {
 	r.runtimeNeeded(t, "python3")
-	n := r.node.For(t)
-	if code, said := ended(n.Bare("python3", "-c", without), programLimit); code != 0 {
+	if code, said := ended(r.node.For(t).Bare("python3", "-c", python), programLimit); code != 0 {
 		t.skip("does not work without weir: %s", said)
 	}
+}
+
+// python runs a script under the cap, if what it is about works without weir.
+func (r *run) python(t *trial, without, script, part string, environment []string) {
+	r.works(t, without)
+	n := r.node.For(t)
 	options := r.capped(strings.TrimSuffix(filepath.Base(script), ".py") + "-" + part)
 	options.Env = environment
 	code, said := ended(n.Run(options, "python3", script, part, fmt.Sprint(r.capBytes)), programLimit)

@@ -1,16 +1,24 @@
 // cost.c: what driver calls cost in this process: one line a figure, name and nanoseconds, the
 // median over batches. Whatever is preloaded stands in front of the driver that it is linked with.
+//
+// cost: allocations, launches and what is free. cost THREADS: launches by so many threads at once,
+// each into a stream of its own; the figure is the mean of theirs.
 #define _GNU_SOURCE
 #include "cuda.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { BATCHES = 31, BATCH_NS = 2000000, PIECE_BYTES = 1 << 20 };
+int cuCtxGetCurrent(void **context);
+int cuStreamSynchronize(void *stream);
+
+enum { BATCHES = 31, BATCH_NS = 2000000, PIECE_BYTES = 1 << 20, THREADS_MOST = 64 };
 
 static const char empty_kernel[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                                    ".visible .entry nothing() { ret; }\n";
-static void *stream, *kernel;
+static __thread void *stream;
+static void *kernel, *context;
 
 static void must(const char *what, int code) {
     if (code) {
@@ -61,23 +69,50 @@ static double cost_ns(void (*call)(void)) {
         count++;
     }
     for (int i = 0; i < BATCHES; i++) {
-        must("cuCtxSynchronize", cuCtxSynchronize());
+        must("cuStreamSynchronize", cuStreamSynchronize(stream));
         start = now_ns();
         for (long k = 0; k < count; k++)
             call();
         batches[i] = (now_ns() - start) / (double)count;
     }
-    must("cuCtxSynchronize", cuCtxSynchronize());
+    must("cuStreamSynchronize", cuStreamSynchronize(stream));
     qsort(batches, BATCHES, sizeof(batches[0]), by_value);
     return batches[BATCHES / 2];
 }
 
-int main(void) {
+static void *launching(void *ns) {
+    must("cuCtxSetCurrent", cuCtxSetCurrent(context));
+    must("cuStreamCreate", cuStreamCreate(&stream, 0));
+    *(double *)ns = cost_ns(launch);
+    return NULL;
+}
+
+static double launches_ns(unsigned threads) {
+    pthread_t ids[THREADS_MOST];
+    double ns[THREADS_MOST], sum = 0;
+    for (unsigned i = 0; i < threads; i++)
+        must("pthread_create", pthread_create(&ids[i], NULL, launching, &ns[i]));
+    for (unsigned i = 0; i < threads; i++) {
+        pthread_join(ids[i], NULL);
+        sum += ns[i];
+    }
+    return sum / threads;
+}
+
+int main(int count, char **arguments) {
     void *module;
     must("the first GPU", use_gpu(0));
+    must("cuCtxGetCurrent", cuCtxGetCurrent(&context));
     must("cuStreamCreate", cuStreamCreate(&stream, 0));
     must("cuModuleLoadData", cuModuleLoadData(&module, empty_kernel));
     must("cuModuleGetFunction", cuModuleGetFunction(&kernel, module, "nothing"));
+    if (count > 1) {
+        unsigned threads = (unsigned)strtoul(arguments[1], NULL, 10);
+        if (threads < 1 || threads > THREADS_MOST)
+            return 2;
+        printf("launch-by-%u %.0f\n", threads, launches_ns(threads));
+        return 0;
+    }
     printf("alloc+free %.0f\n", cost_ns(allocation));
     printf("async %.0f\n", cost_ns(stream_allocation));
     printf("launch %.0f\n", cost_ns(launch));
