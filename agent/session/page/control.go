@@ -5,7 +5,6 @@ package page
 import (
 	"fmt"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // Control is a container's control page: the agent writes, the container's processes read. Its
-// methods must not be called at the same time.
+// methods must not be called at the same time, but for SetTurn.
 type Control struct {
 	mapping
 	readOnly int // the descriptor that tenants are given
@@ -80,8 +79,7 @@ func (c *Control) SetContext(gpu int, bytes uint64, counted bool) {
 func (c *Control) End() {
 	ended := &(*abi.ControlPage)(c.at(0)).Ended
 	atomic.StoreUint32(ended, 1)
-	const futexWake, everyone = 1, 1<<31 - 1
-	unix.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(ended)), futexWake, everyone)
+	wake(ended)
 }
 
 // Close ends the page and lets go of it. Tenants keep their own mappings.

@@ -27,6 +27,16 @@ const (
 	helloVersionBytes = 16
 	// answerBytes is room for every message of the agent.
 	answerBytes = 128
+	// leaseMax is the highest number of a lease: bit 0 of its word is not of it.
+	leaseMax = 1<<31 - 1
+)
+
+// Want, Drained, Progress and Idle are what a tenant says of GPU time; they, too, differ in their types only.
+type (
+	Want     struct{ abi.Turn }
+	Drained  struct{ abi.Turn }
+	Progress struct{ abi.Turn }
+	Idle     struct{ abi.Turn }
 )
 
 // Export, Import and Drop are the three things that a tenant says of a shared piece of memory. They
@@ -38,7 +48,7 @@ type (
 )
 
 // Decode reads one message of a tenant: an *abi.Hello, *abi.Request, *abi.Query, *abi.Measure,
-// *Export, *Import, *Drop or *abi.Note.
+// *Export, *Import, *Drop, *Want, *Drained, *Progress, *Idle or *abi.Note.
 func Decode(packet []byte) (any, error) {
 	if len(packet) < headerBytes {
 		return nil, fmt.Errorf("message of %d bytes, shorter than a header", len(packet))
@@ -67,6 +77,14 @@ func Decode(packet []byte) (any, error) {
 		return decode("DROP", packet, checkDrop)
 	case abi.MsgNote:
 		return decode("NOTE", packet, checkNote)
+	case abi.MsgWant:
+		return decode("WANT", packet, func(m *Want) error { return checkTurn(&m.Turn, false) })
+	case abi.MsgDrained:
+		return decode("DRAINED", packet, func(m *Drained) error { return checkTurn(&m.Turn, true) })
+	case abi.MsgProgress:
+		return decode("PROGRESS", packet, func(m *Progress) error { return checkTurn(&m.Turn, true) })
+	case abi.MsgIdle:
+		return decode("IDLE", packet, func(m *Idle) error { return checkTurn(&m.Turn, false) })
 	default:
 		return nil, fmt.Errorf("message of unknown type %d", kind)
 	}
@@ -187,6 +205,21 @@ func checkShare(m *abi.Share) error {
 	return checkSeq(m.Header)
 }
 
+// checkTurn: waiting threads are told of by two of the messages only. Which GPUs there are the session knows.
+func checkTurn(m *abi.Turn, waiting bool) error {
+	switch {
+	case m.Gpu >= abi.GPUsMax:
+		return fmt.Errorf("GPU %d, of %d at most", m.Gpu, abi.GPUsMax)
+	case m.Lease > leaseMax:
+		return fmt.Errorf("lease %d, of %d at most", m.Lease, leaseMax)
+	case m.Waiting != 0 && !waiting:
+		return fmt.Errorf("%d threads that wait, where that is not told", m.Waiting)
+	case m.Reserved != 0:
+		return errors.New("reserved field is not zero")
+	}
+	return nil
+}
+
 func checkNote(m *abi.Note) error {
 	if m.Code < abi.NoteRefused || m.Code > abi.NoteBound {
 		return fmt.Errorf("unknown code %d", m.Code)
@@ -239,6 +272,8 @@ func Encode(m any) []byte {
 		kind = abi.MsgMeasured
 	case *abi.Shared:
 		kind = abi.MsgShared
+	case *abi.Turn: // of these the agent sends one only
+		kind = abi.MsgLook
 	case *abi.Close:
 		kind = abi.MsgClose
 	}

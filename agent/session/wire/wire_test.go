@@ -74,6 +74,10 @@ func TestDecodeAccepts(t *testing.T) {
 		"export again":             share(abi.MsgExport, func(m *abi.Share) { m.Flags = abi.ShareAgain }),
 		"import of unknown size":   share(abi.MsgImport, func(m *abi.Share) { m.Gpu, m.Bytes = ^uint32(0), 0 }),
 		"drop":                     share(abi.MsgDrop, func(*abi.Share) {}),
+		"want":                     raw(abi.MsgWant, 0, &abi.Turn{Gpu: abi.GPUsMax - 1, Lease: leaseMax}),
+		"drained":                  raw(abi.MsgDrained, 0, &abi.Turn{Lease: 7, Waiting: 3}),
+		"progress":                 raw(abi.MsgProgress, 0, &abi.Turn{Lease: 7, Waiting: ^uint32(0)}),
+		"idle":                     raw(abi.MsgIdle, 0, &abi.Turn{}),
 		"all is declared":          raw(abi.MsgDrop, 7, &abi.Share{Flags: abi.ShareAgain}),
 	} {
 		m, err := Decode(packet)
@@ -152,6 +156,14 @@ func TestDecodeRefuses(t *testing.T) {
 		{"unknown type 13", raw(abi.MsgShared, 1, &abi.Shared{})},
 		{"reserved", raw(abi.MsgQuery, 1, &abi.Query{Reserved: 1})},
 		{"reserved", hello(func(m *abi.Hello) { m.Reserved = 1 })},
+		{"unknown type 16", raw(abi.MsgLook, 0, &abi.Turn{})},
+		{"WANT: GPU 64", raw(abi.MsgWant, 0, &abi.Turn{Gpu: abi.GPUsMax})},
+		{"WANT: GPU 4294967295", raw(abi.MsgWant, 0, &abi.Turn{Gpu: ^uint32(0)})},
+		{"IDLE: lease 2147483648", raw(abi.MsgIdle, 0, &abi.Turn{Lease: leaseMax + 1})},
+		{"WANT: 1 threads", raw(abi.MsgWant, 0, &abi.Turn{Waiting: 1})},
+		{"IDLE: 1 threads", raw(abi.MsgIdle, 0, &abi.Turn{Waiting: 1})},
+		{"DRAINED: reserved", raw(abi.MsgDrained, 0, &abi.Turn{Reserved: 1})},
+		{"PROGRESS of 28 bytes", relabel(append(raw(abi.MsgProgress, 0, &abi.Turn{}), 0, 0, 0, 0))},
 		{"unknown code", raw(abi.MsgNote, 0, &abi.Note{})},
 		{"unknown code", raw(abi.MsgNote, 0, &abi.Note{Code: 99})},
 		{"HELLO of 12", relabel(versions(abi.Oldest, abi.Version)[:12])},
@@ -240,6 +252,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(raw(abi.MsgRequest, 7, &abi.Request{Kind: abi.KindPlain, Bytes: 1}))
 	f.Add(raw(abi.MsgQuery, 7, &abi.Query{}))
 	f.Add(raw(abi.MsgNote, 0, &abi.Note{Code: abi.NoteForked}))
+	f.Add(raw(abi.MsgWant, 0, &abi.Turn{Gpu: 1, Lease: 7}))
+	f.Add(raw(abi.MsgDrained, 0, &abi.Turn{Gpu: 1, Lease: 7, Waiting: 2}))
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		m, err := Decode(packet)
 		if (m == nil) == (err == nil) {
