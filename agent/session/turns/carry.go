@@ -1,0 +1,276 @@
+package turns
+
+// Decisions carried out, and what follows from what processes have said.
+
+import (
+	"slices"
+
+	"weir/agent/sched"
+)
+
+// carry carries out decisions, and those that follow from them, in their order. Then the containers are
+// judged of which something has changed, until nothing changes any more.
+func (t *Table) carry(decisions []sched.Decision) {
+	t.decisions = append(t.decisions, decisions...)
+	if t.carrying {
+		return
+	}
+	t.carrying = true
+	for done, judged := 0, 0; ; {
+		switch {
+		case done < len(t.decisions):
+			t.decide(t.decisions[done])
+			done++
+		case judged < len(t.changed):
+			c := t.changed[judged]
+			judged++
+			if c.changed = false; !c.gone {
+				c.judge()
+			}
+		default:
+			t.decisions, t.changed, t.carrying = t.decisions[:0], t.changed[:0], false
+			return
+		}
+	}
+}
+
+func (t *Table) decide(d sched.Decision) {
+	if d.Flow == 0 {
+		t.decideAll(d)
+		return
+	}
+	c := t.byID[d.Flow]
+	if c == nil {
+		return
+	}
+	s := &c.seats[d.GPU]
+	switch d.Kind {
+	case sched.Open:
+		if s.state == seatClosed {
+			c.turnTo(d.GPU, seatOpen)
+			c.lookWanting(d.GPU)
+		}
+	case sched.CoRun:
+		c.turnTo(d.GPU, seatCoRun)
+		c.lookActive(d.GPU)
+		c.tellCoRun(d.GPU, true)
+	case sched.Leased:
+		c.settleMode(d.GPU)
+		c.tellCoRun(d.GPU, false)
+	case sched.Throttle:
+		s.throttledFrom = t.now
+	case sched.Grant:
+		t.skip(c, d.GPU)
+		s.lease, s.throttledFrom = d.Lease, 0
+		c.turnTo(d.GPU, seatLeased)
+		c.lookWanting(d.GPU)
+		c.change() // who has become idle meanwhile gives it back
+	default:
+		if s.holds() && s.lease == d.Lease {
+			c.closing(d)
+		}
+	}
+}
+
+// closing carries out what concerns the end of a lease that the seat has.
+func (c *Container) closing(d sched.Decision) {
+	switch d.Kind {
+	case sched.Revoke:
+		c.revoke(d.GPU)
+	case sched.Reopen:
+		c.forget(d.GPU)
+		c.turnTo(d.GPU, seatReopened)
+		c.lookActive(d.GPU)
+		c.tellStalled(d.GPU)
+	case sched.Expire:
+		c.tellLong(d.GPU)
+		c.forget(d.GPU)
+		c.turnTo(d.GPU, seatLate)
+		c.lookActive(d.GPU)
+		c.change()
+	}
+}
+
+// decideAll carries out what is for all seats of a GPU.
+func (t *Table) decideAll(d sched.Decision) {
+	g := &t.gpus[d.GPU]
+	switch d.Kind {
+	case sched.Open:
+		g.gated, g.rivals = false, d.Rivals
+	case sched.Gate:
+		g.gated, g.rivals = true, true
+	}
+	for _, c := range t.containers {
+		if s := &c.seats[d.GPU]; s.state == seatCoRun || s.state == seatLate {
+			c.show(d.GPU, false)
+			continue
+		}
+		c.settleMode(d.GPU)
+	}
+}
+
+// settleMode brings a seat into what holds for all of its GPU.
+func (c *Container) settleMode(gpu int) {
+	state := seatOpen
+	if c.table.gpus[gpu].gated {
+		state = seatClosed
+	}
+	s := &c.seats[gpu]
+	s.throttledFrom = 0
+	if s.state == state {
+		c.show(gpu, false)
+		return
+	}
+	c.turnTo(gpu, state)
+	if state == seatOpen {
+		c.lookWanting(gpu)
+	} else {
+		c.lookActive(gpu)
+	}
+	c.change()
+}
+
+// revoke closes the gate of a lease. Asked are all that have used the GPU since they last rested, which their
+// words tell better than what they have said.
+func (c *Container) revoke(gpu int) {
+	s := &c.seats[gpu]
+	if s.state == seatLeased {
+		s.drainFrom = c.table.now
+	}
+	c.waiters = true // as the scheduler takes it
+	c.forget(gpu)
+	c.turnTo(gpu, seatDraining)
+	for _, m := range c.processes {
+		if !m.places[gpu].active && m.process.Active(gpu) {
+			m.use(gpu)
+		}
+	}
+	c.lookActive(gpu)
+	c.change()
+}
+
+// forget what processes have said of the drain.
+func (c *Container) forget(gpu int) {
+	for _, m := range c.processes {
+		m.places[gpu].drained, m.places[gpu].waiting = false, 0
+	}
+}
+
+// lookWanting tells those that waited at the gate that it is open.
+func (c *Container) lookWanting(gpu int) {
+	for _, m := range c.processes {
+		if p := &m.places[gpu]; p.wants {
+			p.wants = false
+			m.look(gpu)
+		}
+	}
+}
+
+func (c *Container) lookActive(gpu int) {
+	for _, m := range c.processes {
+		if m.places[gpu].active {
+			m.look(gpu)
+		}
+	}
+}
+
+// judge does what follows from what the container's processes have said.
+func (c *Container) judge() {
+	t := c.table
+	idle := !c.busy()
+	if lease, drained := c.draining(); lease != 0 && (drained || idle) {
+		c.finish(lease)
+		return
+	}
+	if lease := c.late(); lease != 0 {
+		c.finishLate(lease)
+		return
+	}
+	if idle && !c.idle {
+		c.idle, c.wants = true, false
+		t.carry(t.node.Idle(t.now, c.id))
+	}
+}
+
+// busy tells whether any process uses a GPU, or waits for one.
+func (c *Container) busy() bool {
+	return slices.ContainsFunc(c.gpus, func(gpu int) bool { return c.seats[gpu].active > 0 })
+}
+
+// draining is the container's lease, 0 if it has none, and whether that has been drained on all GPUs.
+func (c *Container) draining() (lease uint64, drained bool) {
+	drained = true
+	for _, gpu := range c.gpus {
+		if s := &c.seats[gpu]; s.holds() {
+			lease = s.lease
+			drained = drained && c.drained(gpu)
+		}
+	}
+	return lease, drained
+}
+
+// drained tells whether nothing is outstanding on a GPU whose gate is closed.
+func (c *Container) drained(gpu int) bool {
+	state := c.seats[gpu].state
+	if state == seatLeased {
+		return false
+	}
+	return !slices.ContainsFunc(c.processes, func(m *Member) bool {
+		p := &m.places[gpu]
+		return p.active && (!p.drained || state == seatReopened)
+	})
+}
+
+// late is a lease that has expired and has been drained by now, 0 if there is none.
+func (c *Container) late() uint64 {
+	for gpu := range c.seats {
+		if s := &c.seats[gpu]; s.state == seatLate && c.drained(gpu) {
+			return s.lease
+		}
+	}
+	return 0
+}
+
+// finish ends a lease: all that was submitted on it is done, or there is nothing to do.
+func (c *Container) finish(lease uint64) {
+	t := c.table
+	for _, gpu := range c.gpus {
+		if s := &c.seats[gpu]; s.holds() && s.lease == lease {
+			t.reportSeat(c, gpu)
+			c.turnTo(gpu, seatClosed)
+		}
+	}
+	more := false
+	for _, gpu := range c.gpus {
+		for _, m := range c.processes {
+			p := &m.places[gpu]
+			if !p.active && m.process.Active(gpu) { // it launched just before the gate closed
+				m.use(gpu)
+				m.look(gpu)
+			}
+			more = more || p.wants || p.waiting > 0
+			p.drained = false
+		}
+	}
+	c.wants = more
+	t.carry(t.node.Close(t.now, c.id, lease, more))
+	c.change()
+}
+
+func (c *Container) finishLate(lease uint64) {
+	t := c.table
+	more := false
+	for gpu := range c.seats {
+		if s := &c.seats[gpu]; s.state == seatLate && s.lease == lease {
+			t.reportSeat(c, gpu)
+			c.forget(gpu)
+			c.settleMode(gpu)
+		}
+		for _, m := range c.processes {
+			more = more || m.places[gpu].wants || m.places[gpu].waiting > 0
+		}
+	}
+	c.wants = more
+	t.carry(t.node.Close(t.now, c.id, lease, more))
+	c.change()
+}

@@ -1,0 +1,68 @@
+package turns
+
+// Which GPUs the scheduler grants a container together: those that it uses. One more comes with its
+// first use, and goes when it has not been used for a while.
+
+import (
+	"slices"
+
+	"weir/agent/sched"
+)
+
+// include makes a GPU one that the container is known to use.
+func (c *Container) include(gpu int) {
+	if slices.Contains(c.gpus, gpu) {
+		return
+	}
+	gpus := append(slices.Clone(c.gpus), gpu)
+	slices.Sort(gpus)
+	c.uses(gpus)
+}
+
+// exclude drops those that have not been used for a while, but never all. Nothing runs on them.
+func (c *Container) exclude() {
+	t := c.table
+	if len(c.gpus) < 2 {
+		return
+	}
+	unused := func(gpu int) bool {
+		s := &c.seats[gpu]
+		return s.active == 0 && s.state != seatLate && t.now-s.usedAt > unusedAfter
+	}
+	used := slices.DeleteFunc(slices.Clone(c.gpus), unused)
+	if len(used) == 0 || len(used) == len(c.gpus) {
+		return
+	}
+	for _, gpu := range c.gpus {
+		if unused(gpu) && c.seats[gpu].holds() {
+			c.turnTo(gpu, seatClosed)
+		}
+	}
+	c.uses(used)
+}
+
+// uses tells the scheduler which GPUs the container uses. It refuses none that are of the node.
+func (c *Container) uses(gpus []int) {
+	t := c.table
+	if c.gpus == nil {
+		if t.node.Add(sched.Container{ID: c.id, Weight: c.weight, GPUs: gpus, Leases: 1}) == nil {
+			c.gpus = gpus
+		}
+		return
+	}
+	decisions, err := t.node.SetGPUs(t.now, c.id, gpus)
+	if err != nil {
+		return
+	}
+	c.gpus = gpus
+	t.carry(decisions)
+}
+
+// want tells the scheduler that the container has work.
+func (c *Container) want() {
+	if c.wants {
+		return
+	}
+	c.wants, c.idle = true, false
+	c.table.carry(c.table.node.Want(c.table.now, c.id, 1))
+}

@@ -1,0 +1,125 @@
+package turns
+
+// What processes say.
+
+import "weir/agent/session/page"
+
+// Message is what WANT, DRAINED, PROGRESS and IDLE have in common: a GPU of the node, by its place, the
+// number of the lease that the sender saw, and how many of its threads wait.
+type Message struct {
+	GPU     int
+	Lease   uint32
+	Waiting uint32
+}
+
+// Want: a thread waits at the gate. The number does not matter: whoever waits at a closed gate is to get a
+// lease, and one too many comes back soon.
+func (m *Member) Want(now int64, w Message) {
+	c, t := m.c, m.c.table
+	if m.gone || w.GPU >= len(c.seats) {
+		return
+	}
+	t.advance(now)
+	m.use(w.GPU)
+	if !c.seats[w.GPU].open() {
+		m.places[w.GPU].wants = true
+		if !c.seats[w.GPU].holds() {
+			c.want()
+		}
+	}
+	t.carry(nil)
+}
+
+// Drained: of a lease that is to end, all is done.
+func (m *Member) Drained(now int64, w Message) {
+	c, t := m.c, m.c.table
+	if m.gone || !m.current(now, w) {
+		return
+	}
+	if s := &c.seats[w.GPU]; s.state != seatDraining && s.state != seatLate {
+		return
+	}
+	p := &m.places[w.GPU]
+	p.drained, p.waiting = true, w.Waiting
+	c.change()
+	t.carry(nil)
+}
+
+// Progress: of a lease that is to end, something is done.
+func (m *Member) Progress(now int64, w Message) {
+	c, t := m.c, m.c.table
+	if m.gone || !m.current(now, w) {
+		return
+	}
+	if s := &c.seats[w.GPU]; s.state == seatDraining || s.state == seatReopened {
+		m.places[w.GPU].waiting = w.Waiting
+		c.tellWaiters()
+		t.carry(t.node.Progress(t.now, c.id))
+	}
+}
+
+// Idle: the process has nothing submitted on the GPU, and none of its threads waits.
+func (m *Member) Idle(now int64, w Message) {
+	c, t := m.c, m.c.table
+	if m.gone || !m.current(now, w) || !m.places[w.GPU].active {
+		return
+	}
+	if m.process.Active(w.GPU) { // again, by now
+		m.look(w.GPU)
+		return
+	}
+	t.reportSeat(c, w.GPU)
+	m.rest(w.GPU)
+	t.carry(nil)
+}
+
+// current tells whether a message is of the seat's lease. A process that is out of date is to look again, and
+// says it again if it still is so: else it would be waited for in vain.
+func (m *Member) current(now int64, w Message) bool {
+	if w.GPU >= len(m.places) {
+		return false
+	}
+	m.c.table.advance(now)
+	if w.Lease == m.c.seats[w.GPU].current() {
+		return true
+	}
+	if m.places[w.GPU].active {
+		m.look(w.GPU)
+	}
+	return false
+}
+
+// found: the process says in its page that it uses the GPU.
+func (m *Member) found(gpu int) {
+	m.use(gpu)
+	m.look(gpu)
+	if m.c.seats[gpu].open() {
+		m.c.want()
+	}
+}
+
+// words takes what a process says that it has done, and returns what it has done since the last time:
+// nothing, where that cannot be.
+func (m *Member) words(gpu int) (did page.Worked) {
+	p, t := &m.places[gpu], m.c.table
+	was, is := p.words, m.process.Worked(gpu)
+	is.Waiting, was.Waiting = 0, 0
+	if is == was {
+		return did
+	}
+	passed := uint64(t.now-p.changed) + staleMax
+	first := !p.known
+	p.known, p.words, p.changed = true, is, t.now
+	if first {
+		return did
+	}
+	if is.Submitted < was.Submitted || is.Completed < was.Completed || is.WorkNS < was.WorkNS ||
+		is.BusyNS < was.BusyNS || is.Ungated < was.Ungated || is.BusyNS-was.BusyNS > passed {
+		m.tellLie(gpu)
+		return did
+	}
+	return page.Worked{
+		Submitted: is.Submitted - was.Submitted, Completed: is.Completed - was.Completed,
+		WorkNS: is.WorkNS - was.WorkNS, BusyNS: is.BusyNS - was.BusyNS, Ungated: is.Ungated - was.Ungated,
+	}
+}

@@ -1,0 +1,93 @@
+package turns
+
+// A container's seat on one GPU: what its word in the control page says, and why.
+
+import (
+	"weir/agent/session/page"
+	"weir/cgo/abi"
+)
+
+// seatState says what a seat's gate does, and which messages mean something.
+type seatState uint8
+
+const (
+	seatOpen     seatState = iota // no lease is needed
+	seatClosed                    // a lease is needed, and there is none
+	seatLeased                    // the gate is open on a lease
+	seatDraining                  // the lease is to end
+	seatReopened                  // its drain has stood still, so the gate is open once more
+	seatLate                      // the drain has taken too long; the slot is others' by now
+	seatCoRun                     // the container runs beside the leases of the others
+)
+
+// leaseMax is the highest number of a lease that there is room for in a word.
+const leaseMax = 1<<31 - 1
+
+// seat is what a container has on one GPU.
+type seat struct {
+	state    seatState
+	number   uint32 // of the lease, or of the time since its drain; only the closed and the leased show it
+	lease    uint64 // as the scheduler calls it; 0: none
+	active   int    // processes that use the GPU
+	usedAt   int64  // when one last did
+	reported int64  // when their words were last read
+	turn     page.Turn
+
+	drainFrom     int64            // of the revocation
+	throttledFrom int64            // 0: it is not
+	told          map[string]int64 // when an event of a kind was last written
+	got           int64            // of the slot time that it has had, what is in the history
+	history       history
+}
+
+// open tells whether launches pass.
+func (s *seat) open() bool { return s.turn.Open() }
+
+// holds: the seat has a lease that still has its slot.
+func (s *seat) holds() bool {
+	return s.state == seatLeased || s.state == seatDraining || s.state == seatReopened
+}
+
+// word is the seat's lease as the page has it.
+func (s *seat) word() uint32 {
+	switch s.state {
+	case seatOpen, seatCoRun:
+		return 0
+	case seatLeased, seatReopened:
+		return s.number << 1
+	}
+	return s.number<<1 | abi.LeaseClosed
+}
+
+// current is the number that messages of now name.
+func (s *seat) current() uint32 { return s.word() >> 1 }
+
+// next begins a new number.
+func (s *seat) next() { s.number = s.number%leaseMax + 1 }
+
+// turnTo changes a seat's state. A new number comes with each grant and each end of a drain, and where
+// a gate closes that was open to all.
+func (c *Container) turnTo(gpu int, state seatState) {
+	s := &c.seats[gpu]
+	switch state {
+	case seatLeased, seatClosed, seatLate:
+		s.next()
+	}
+	if s.state = state; state == seatOpen || state == seatClosed || state == seatCoRun {
+		s.lease = 0
+	}
+	c.show(gpu, false)
+}
+
+// show brings the control page up to date.
+func (c *Container) show(gpu int, always bool) {
+	s, g, t := &c.seats[gpu], &c.table.gpus[gpu], c.table
+	turn := page.Turn{Lease: s.word(), WaitMax: milliseconds(t.config.WaitMax), Rivals: g.rivals}
+	if g.rivals {
+		turn.Window = microseconds(t.config.Window)
+	}
+	if turn != s.turn || always {
+		s.turn = turn
+		c.page.SetTurn(gpu, turn)
+	}
+}

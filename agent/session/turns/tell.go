@@ -1,0 +1,115 @@
+package turns
+
+// What operators are told.
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// tellEvery is how often an event of a kind is written of a seat at most; throttledLong is how long a flow is
+// held back before that is worth one. In ns.
+const (
+	tellEvery     int64 = 60_000_000_000
+	throttledLong int64 = 1_000_000_000
+)
+
+// tell writes an event, if there was none of the kind for a while.
+func (c *Container) tell(gpu int, kind string, pid int, format string, args ...any) {
+	s, t := &c.seats[gpu], c.table
+	if last, told := s.told[kind]; told && t.now-last < tellEvery || t.config.Tell == nil {
+		return
+	}
+	if s.told == nil {
+		s.told = make(map[string]int64)
+	}
+	s.told[kind] = t.now
+	t.config.Tell(Event{Kind: kind, Owner: c.owner, GPU: gpu, PID: pid, Text: fmt.Sprintf(format, args...)})
+}
+
+// users names the processes that use a GPU, a few of them.
+func (c *Container) users(gpu int) string {
+	var names []string
+	for _, m := range c.processes {
+		if m.places[gpu].active {
+			names = append(names, fmt.Sprintf("%d (%s)", m.pid, m.program))
+		}
+	}
+	const shown = 5
+	if more := len(names) - shown; more > 0 {
+		names = append(names[:shown], fmt.Sprintf("%d more", more))
+	}
+	if len(names) == 0 {
+		return "no process that is left"
+	}
+	return strings.Join(names, ", ")
+}
+
+// onlyUser is the pid of the process that uses a GPU, 0 where there are several.
+func (c *Container) onlyUser(gpu int) (pid int) {
+	for _, m := range c.processes {
+		if m.places[gpu].active {
+			if pid != 0 {
+				return 0
+			}
+			pid = m.pid
+		}
+	}
+	return pid
+}
+
+func since(from, now int64) time.Duration {
+	return time.Duration(now - from).Round(time.Millisecond)
+}
+
+func (c *Container) tellStalled(gpu int) {
+	c.tell(gpu, "drain-stalled", c.onlyUser(gpu), "its turn is over, and what it has submitted makes no progress: it "+
+		"may wait for work that is held back, so its gate is open again until it has gone on (processes: %s)", c.users(gpu))
+}
+
+func (c *Container) tellLong(gpu int) {
+	s := &c.seats[gpu]
+	c.tell(gpu, "drain-long", c.onlyUser(gpu), "its turn was over %v ago, and what it has submitted still runs: others "+
+		"go on beside it, and it gets no turn until its work is done; is it stopped, or in a kernel that does not end? "+
+		"(processes: %s)", since(s.drainFrom, c.table.now), c.users(gpu))
+}
+
+func (c *Container) tellCoRun(gpu int, begins bool) {
+	if begins {
+		c.tell(gpu, "co-run", 0, "its work waits for work behind the gate again and again, so it runs beside the others "+
+			"for a while, without turns, and is charged what it reports")
+		return
+	}
+	c.tell(gpu, "leased", 0, "it takes turns with the others again")
+}
+
+// tellGone tells of a holder whose process has ended, if it was the only one that used the GPU.
+func (c *Container) tellGone(m *Member) {
+	for _, gpu := range c.gpus {
+		if s := &c.seats[gpu]; s.holds() && m.places[gpu].active && s.active == 1 {
+			c.tell(gpu, "holder-gone", m.pid, "%s ended, or was killed, while the GPU was its container's: others go on",
+				m.program)
+		}
+	}
+}
+
+func (m *Member) tellLie(gpu int) {
+	if p := &m.places[gpu]; !p.lied {
+		p.lied = true
+		m.c.tell(gpu, "throttled", m.pid, "what %s says that it has done on the GPU cannot be: it is taken for nothing",
+			m.program)
+	}
+}
+
+// tellThrottled tells of seats that are held back for long.
+func (c *Container) tellThrottled() {
+	t := c.table
+	for gpu := range c.seats {
+		if s := &c.seats[gpu]; s.throttledFrom > 0 && s.active > 0 && t.now-s.throttledFrom > throttledLong {
+			c.tell(gpu, "throttled", 0, "held back for %v: it has had more than its share before, and gets none until the "+
+				"others have had theirs", since(s.throttledFrom, t.now))
+			s.throttledFrom = t.now
+		}
+	}
+}

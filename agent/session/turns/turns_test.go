@@ -1,0 +1,247 @@
+package turns
+
+// Tests of turns: shares, races of messages, tenants that keep to nothing.
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func near(t *testing.T, what string, got, want, within float64) {
+	t.Helper()
+	if math.Abs(got-want) > within {
+		t.Errorf("%s: %.3f, want %.3f within %.3f", what, got, want, within)
+	}
+}
+
+// TestSharesByWeight: 1 ms kernels beside 0.1 ms kernels, weights 1 and 3, with gates always closed and as it
+// is by default.
+func TestSharesByWeight(t *testing.T) {
+	for name, change := range map[string]func(*Settings){"always": always, "default": nil} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, change)
+			a := w.program(w.box("a", 1), ms, 8, 0)
+			b := w.program(w.box("b", 3), 100*us, 64, 0)
+			w.run(500 * ms)
+			before := gots(a, b)
+			w.run(4 * sec)
+			near(t, "part of the one of weight 3", parts(before, a, b)[1], 0.75, 0.02)
+		})
+	}
+}
+
+// TestWeightChangesLive: from 1:1 to 1:4 while both run.
+func TestWeightChangesLive(t *testing.T) {
+	w := newWorld(t, 1, always)
+	a, b := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("b", 1), ms, 8, 0)
+	w.run(sec)
+	near(t, "before", parts([]int64{0, 0}, a, b)[1], 0.5, 0.02)
+	if err := b.in.SetWeight(w.now, 4); err != nil {
+		t.Fatal(err)
+	}
+	before := gots(a, b)
+	w.run(4 * sec)
+	near(t, "after", parts(before, a, b)[1], 0.8, 0.02)
+	if err := b.in.SetWeight(w.now, 0); err == nil || !strings.Contains(err.Error(), "weight") {
+		t.Errorf("weight 0: %v", err)
+	}
+}
+
+// TestAloneIsOpen: who is alone has no lease, no window, and is idle once it rests.
+func TestAloneIsOpen(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	a := w.program(w.box("a", 1), ms, 8, 0)
+	w.run(sec)
+	if word := a.in.words[0]; word.Lease != 0 || word.Window != 0 || word.Rivals {
+		t.Errorf("alone: %+v", word)
+	}
+	near(t, "of the GPU", float64(a.got)/float64(sec), 1, 0.001)
+	a.until = w.now
+	w.run(sec)
+	if f := w.table.Flows(w.now)[0]; f.State != "idle" || !f.Known[0] || f.Share[0] > 0.2 || f.Leases != 0 {
+		t.Errorf("after its work: %+v", f)
+	}
+	if next := w.table.Next(); next < w.now+50*ms && w.table.active > 0 {
+		t.Errorf("nobody is active, and something is due in %d ns", next-w.now)
+	}
+}
+
+// TestSyncBesideAHog: a program that waits for each of its short kernels gets its half beside one that
+// never waits.
+func TestSyncBesideAHog(t *testing.T) {
+	w := newWorld(t, 1, always)
+	a, hog := w.program(w.box("a", 1), 100*us, 1, 0), w.program(w.box("hog", 1), ms, 8, 0)
+	w.run(4 * sec)
+	near(t, "of its leases", parts([]int64{0, 0}, a, hog)[0], 0.5, 0.1)
+}
+
+// TestStuckHolder: a kernel that never ends loses the slot after the drain timeout, an event names the holder,
+// and it gets no lease until it is done.
+func TestStuckHolder(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		w := newWorld(t, 1, always)
+		a, b := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("b", 1), ms, 8, 0)
+		w.run(200 * ms)
+		a.stuck, a.deaf = true, deaf
+		w.run(1500 * ms)
+		if w.count("drain-long", "a", "1000 (program-0)") != 1 || w.count("drain-long", "b") != 0 {
+			t.Errorf("deaf %v: events %+v", deaf, w.events)
+		}
+		before := b.done
+		w.run(sec)
+		if got := b.done - before; got < 400 { // time slices beside the kernel that never ends
+			t.Errorf("deaf %v: the other has got %d kernels done in a second", deaf, got)
+		}
+		if f := w.table.Flows(w.now)[0]; f.State != "late" || f.Expired != 1 {
+			t.Errorf("deaf %v: %+v", deaf, f)
+		}
+		a.stuck, a.deaf = false, false
+		w.run(2 * sec)
+		before2 := gots(a, b)
+		w.run(2 * sec)
+		near(t, "once it is over", parts(before2, a, b)[0], 0.5, 0.05)
+	}
+}
+
+// TestHolderEnds: killed while it holds the GPU, with work in flight.
+func TestHolderEnds(t *testing.T) {
+	w := newWorld(t, 1, always)
+	a, b := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("b", 1), ms, 8, 0)
+	for !a.in.seats[0].holds() {
+		w.run(ms)
+	}
+	w.progs = []*program{b}
+	a.Leave(w.now, true)
+	if !b.in.seats[0].holds() {
+		t.Errorf("the other has no lease at once: %+v", b.in.words[0])
+	}
+	if w.count("holder-gone", "a", "program-0") != 1 {
+		t.Errorf("events %+v", w.events)
+	}
+	a.Leave(w.now, true)
+	a.Idle(w.now, Message{})
+	a.in.Remove(w.now)
+	w.run(100 * ms)
+	near(t, "the other's", float64(b.got), float64(b.got), 0)
+}
+
+// TestOldNumbersAreIgnored: what names another lease than the seat's changes nothing, and who says it is asked
+// to look again.
+func TestOldNumbersAreIgnored(t *testing.T) {
+	w := newWorld(t, 1, always)
+	a, b := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("b", 1), ms, 8, 0)
+	w.run(300 * ms)
+	for !a.in.seats[0].holds() || a.in.seats[0].state != seatLeased {
+		w.run(ms)
+	}
+	number, state, looks := a.in.words[0].Lease>>1, a.in.seats[0].state, a.looks
+	for _, old := range []uint32{0, number - 1, number + 1, 1<<31 - 1} {
+		a.Idle(w.now, Message{Lease: old})
+		a.Drained(w.now, Message{Lease: old})
+		a.Progress(w.now, Message{Lease: old})
+	}
+	a.Want(w.now, Message{Lease: number}) // its gate is open
+	if s := &a.in.seats[0]; s.state != state || s.turn.Lease>>1 != number || a.looks != looks+12 {
+		t.Errorf("state %d -> %d, number %d -> %d, %d looks", state, s.state, number, s.turn.Lease>>1, a.looks-looks)
+	}
+	a.Drained(w.now, Message{Lease: number}) // of a lease that is not to end
+	if a.in.seats[0].state != seatLeased {
+		t.Error("a lease has ended before it was to end")
+	}
+	w.run(sec)
+	near(t, "of the GPU", parts([]int64{0, 0}, a, b)[0], 0.5, 0.05)
+}
+
+// TestNoRoomForLook: a process that reads nothing is told as soon as there is room.
+func TestNoRoomForLook(t *testing.T) {
+	w := newWorld(t, 1, always)
+	a, b := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("b", 1), ms, 8, 0)
+	w.run(100 * ms)
+	a.full = true
+	w.run(300 * ms)
+	if w.rush == 0 {
+		t.Fatal("nothing was lost")
+	}
+	a.full = false
+	w.run(2 * sec)
+	before := gots(a, b)
+	w.run(2 * sec)
+	near(t, "of the GPU", parts(before, a, b)[0], 0.5, 0.05)
+}
+
+// TestForgedWords: words that go backwards, or busy time that is faster than time, are nothing done, and
+// told once.
+func TestForgedWords(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	a, b := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("b", 1), ms, 8, 0)
+	w.run(100 * ms)
+	for i := range 400 {
+		switch i % 3 {
+		case 0:
+			a.worked.BusyNS = math.MaxUint64 - uint64(i)
+		case 1:
+			a.worked.BusyNS, a.worked.Submitted, a.worked.WorkNS = 0, 0, 0
+		case 2:
+			a.worked.Submitted, a.worked.WorkNS = math.MaxUint64, math.MaxUint64
+		}
+		w.run(10 * ms)
+	}
+	if w.count("throttled", "a", "cannot be") != 1 {
+		t.Errorf("events %+v", w.events)
+	}
+	before := gots(a, b)
+	w.run(2 * sec)
+	if part := parts(before, a, b)[1]; part < 0.45 {
+		t.Errorf("the other gets %.3f", part)
+	}
+}
+
+// TestGang: a container on two GPUs gets both or none, and leaves one that it does not use any more.
+func TestGang(t *testing.T) {
+	w := newWorld(t, 2, always)
+	both := w.box("both", 1)
+	a0, a1 := w.program(both, ms, 4, 0), w.program(both, ms, 4, 0)
+	a1.gpu = 1
+	b0, b1 := w.program(w.box("b0", 1), ms, 4, 0), w.program(w.box("b1", 1), ms, 4, 0)
+	b1.gpu = 1
+	w.run(500 * ms)
+	for range 10_000 {
+		w.run(step)
+		if both.seats[0].state == seatLeased && both.seats[1].holds() != true {
+			t.Fatalf("leased on GPU 0, and state %d on GPU 1", both.seats[1].state)
+		}
+	}
+	w.run(2 * sec)
+	before := gots(a0, a1, b0, b1)
+	w.run(4 * sec)
+	near(t, "on GPU 0", parts(before[:2], a0, b0)[0], 0.5, 0.5)
+	if a0.got == before[0] || a1.got == before[1] || b0.got == before[2] || b1.got == before[3] {
+		t.Errorf("somebody got nothing: %v -> %v", before, gots(a0, a1, b0, b1))
+	}
+	a1.until = w.now
+	w.run(5 * sec)
+	if len(both.gpus) != 1 || both.gpus[0] != 0 {
+		t.Errorf("uses %v", both.gpus)
+	}
+	a1.until = 1 << 62
+	was := a1.got
+	w.run(sec)
+	if len(both.gpus) != 2 || a1.got == was {
+		t.Errorf("back on GPU 1: uses %v, got %d", both.gpus, a1.got-was)
+	}
+}
+
+// count is how many events of a kind there are of a container, with all words.
+func (w *world) count(kind, name string, words ...string) (count int) {
+	for _, e := range w.events {
+		found := e.Kind == kind && e.Owner.(*box).name == name
+		for _, word := range words {
+			found = found && strings.Contains(e.Text, word)
+		}
+		if found {
+			count++
+		}
+	}
+	return count
+}
