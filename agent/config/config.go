@@ -46,6 +46,8 @@ type Config struct {
 	Containerd string
 	// NoDriverLimit: the driver's own limits of containers are left alone; else they back the caps.
 	NoDriverLimit bool
+	// Time is what there is to say of GPU time.
+	Time Time
 	// Rules are the [[containers]] tables, in their order.
 	Rules []ContainerRule
 }
@@ -64,6 +66,7 @@ type fileKeys struct {
 	Containerd   *string `toml:"containerd"`
 	DriverLimit  *string `toml:"driver_limit"`
 
+	timeKeys
 	Containers []ruleKeys `toml:"containers"`
 }
 
@@ -95,7 +98,7 @@ func (f *fileKeys) value(key string) *string {
 	case "driver_limit":
 		return f.DriverLimit
 	}
-	return nil
+	return f.timeKeys.value(key)
 }
 
 // Key is one entry of the file, as it is called there, on the command line and in the environment.
@@ -105,7 +108,7 @@ type Key struct {
 }
 
 // Keys lists all that weir.toml may hold.
-var Keys = []Key{
+var Keys = append([]Key{
 	{"run_dir", "run-dir", "WEIR_RUN_DIR", `a directory in quotes, such as "/run/weir"`},
 	{"state_dir", "state-dir", "WEIR_STATE_DIR", `a directory in quotes, such as "/var/lib/weir"`},
 	{"nvml", "nvml", "WEIR_NVML", `a file in quotes, such as "/usr/lib/libnvidia-ml.so.1"`},
@@ -117,7 +120,7 @@ var Keys = []Key{
 	{"unasked_gpu", "unasked-gpu", "WEIR_UNASKED_GPU", `"pass", "default" or "refuse"`},
 	{"containerd", "containerd", "WEIR_CONTAINERD", `"auto", "off" or a socket in quotes`},
 	{"driver_limit", "driver-limit", "WEIR_DRIVER_LIMIT", `"auto" or "off"`},
-}
+}, timeKeyList...)
 
 // Default is the configuration of an agent that this user starts and says nothing more of.
 func Default(u User) Config {
@@ -129,6 +132,7 @@ func Default(u User) Config {
 		CountContext: true,
 		UnaskedGPU:   UnaskedPass,
 		Containerd:   ContainerdAuto,
+		Time:         DefaultTime(),
 	}
 }
 
@@ -210,7 +214,11 @@ func (c *Config) Set(key, value string) (err error) {
 	case "driver_limit":
 		c.NoDriverLimit, err = parseChoice(value, "auto", "off")
 	default:
-		err = fmt.Errorf("unknown key %q", key)
+		known, err := c.Time.set(key, value)
+		if !known {
+			return fmt.Errorf("unknown key %q", key)
+		}
+		return err
 	}
 	return err
 }

@@ -40,6 +40,16 @@ incompatible = "pass"
 unasked_gpu = "refuse"
 containerd = "/run/k3s/containerd/containerd.sock"
 driver_limit = "off"
+time = "off"
+contention = "off"
+quantum = "40ms"
+threshold = "0s"
+grace = "0s"
+drain_timeout = "2s"
+gate_wait_max = "1m"
+window = "8ms"
+slots = 2
+alpha = 2.5
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +60,10 @@ driver_limit = "off"
 		EndUndeclared: true, PassIncompatible: true, UnaskedGPU: "refuse",
 		Containerd:    "/run/k3s/containerd/containerd.sock",
 		NoDriverLimit: true,
+		Time: Time{
+			Off: true, AlwaysGate: true, Quantum: 40 * time.Millisecond, DrainTimeout: 2 * time.Second,
+			GateWaitMax: time.Minute, Window: 8 * time.Millisecond, Slots: 2, Alpha: 2.5,
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -75,6 +89,18 @@ func TestReadFileNamesTheMistake(t *testing.T) {
 		"incompatible = true\n":    `:1: incompatible: want "refuse" or "pass"`,
 		"unasked_gpu = \"drop\"\n": `:1: unasked_gpu: "drop": want pass, default or refuse`,
 		"containerd = \"sock\"\n":  `:1: containerd: "sock": want auto, off or the absolute path of a socket`,
+		"time = true\n":            `:1: time: want "on" or "off"`,
+		"contention = \"no\"\n":    `:1: contention: "no": want off or on`,
+		"\nquantum = \"0s\"\n":     `:2: quantum: "0s": want a duration from 1ms to 1h`,
+		"quantum = 20\n":           `:1: quantum: want a duration in quotes, such as "20ms"`,
+		"quantum = \"20\"\n":       `:1: quantum: "20": want a duration from 1ms to 1h, with its unit`,
+		"threshold = \"-1ms\"\n":   `:1: threshold: "-1ms": want a duration from 0s to 1h`,
+		"grace = \"2h\"\n":         `:1: grace: "2h": want a duration from 0s to 1h`,
+		"drain_timeout = \"0s\"\n": `:1: drain_timeout: "0s": want a duration from 1ms to 1h`,
+		"slots = 0\n":              `:1: slots: "0": want a number from 1 to 64`,
+		"slots = \"2\"\n":          `:1: slots: want a number from 1 to 64, without quotes`,
+		"alpha = -1\n":             `:1: alpha: "-1": want a number, 0 or more`,
+		"alpha = nan\n":            `:1: alpha: "NaN": want a number, 0 or more`,
 		"nvml='a'\nnvml='b'\n":     `:2: nvml: key nvml is already defined`,
 	} {
 		c := Default(user(0, nil))
@@ -103,14 +129,18 @@ func TestSetKnowsEveryKey(t *testing.T) {
 		"count_context": "true", "undeclared": "end", "incompatible": "pass",
 		"unasked_gpu": "default", "containerd": "off",
 		"driver_limit": "off",
+		"time":         "off", "contention": "off", "quantum": "1ms", "threshold": "2ms", "grace": "3ms",
+		"drain_timeout": "4ms", "gate_wait_max": "5ms", "window": "6ms", "slots": "7", "alpha": "8",
 	}
+	const ms = time.Millisecond
 	var c Config
 	for _, key := range Keys {
 		if err := c.Set(key.Name, values[key.Name]); err != nil {
 			t.Errorf("Set(%s): %v", key.Name, err)
 		}
 	}
-	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", true, nil}
+	times := Time{true, true, ms, 2 * ms, 3 * ms, 4 * ms, 5 * ms, 6 * ms, 7, 8}
+	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", true, times, nil}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

@@ -22,8 +22,8 @@ type outlet interface {
 	// send sends one message, with copies of descriptors; it may block while the tenant does not
 	// read, which holds up nobody else.
 	send(packet []byte, fds ...int) error
-	// last sends one message if that is possible at once.
-	last(packet []byte)
+	// now sends one message if that is possible at once, and tells whether it was.
+	now(packet []byte) bool
 	close()
 }
 
@@ -39,15 +39,17 @@ func (s socket) send(packet []byte, fds ...int) error {
 	return err
 }
 
-func (s socket) last(packet []byte) {
+func (s socket) now(packet []byte) (sent bool) {
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
-		return
+		return false
 	}
 	// Not through Write, which would wait for one that is blocked.
 	raw.Control(func(fd uintptr) {
-		unix.SendmsgN(int(fd), packet, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		_, err := unix.SendmsgN(int(fd), packet, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		sent = err == nil
 	})
+	return sent
 }
 
 func (s socket) close() { s.conn.Close() }
@@ -113,7 +115,7 @@ func (c *container) accept() {
 			continue
 		}
 		if end := c.greet(conn); end != nil {
-			socket{conn}.last(end.packet())
+			socket{conn}.now(end.packet())
 			conn.Close()
 			<-c.silent
 			continue

@@ -12,6 +12,7 @@ import (
 	"weir/agent/ledger"
 	"weir/agent/session/page"
 	"weir/agent/session/proc"
+	"weir/agent/session/turns"
 	"weir/agent/store"
 	"weir/cgo/abi"
 )
@@ -33,6 +34,7 @@ type container struct {
 	rootMark int32
 	// bundleSeen: the bundle of a prepared container was there for the agent to see. Guarded by node.mu.
 	bundleSeen bool
+	turns      *turns.Container // its place where turns are taken; nil: GPU time is not scheduled
 	// listed: its container runtime has told of it, and not of its removal. Guarded by node.mu.
 	listed   bool
 	listener *net.UnixListener
@@ -101,6 +103,10 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		c.ledgers = append(c.ledgers, ledger.New(limitOf(spec.Caps, g.uuid)))
 		c.showContext(i)
 		c.show(i)
+	}
+	if err := c.seatAt(n.time); err != nil {
+		c.page.Close()
+		return nil, err
 	}
 	return c, nil
 }
@@ -177,6 +183,7 @@ func (c *container) setCaps(caps store.Caps) (over uint64) {
 		c.show(gpu)
 	}
 	c.retryWaiting()
+	c.setWeight(caps)
 	return over
 }
 

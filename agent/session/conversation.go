@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"weir/agent/session/proc"
+	"weir/agent/session/turns"
 	"weir/agent/session/wire"
 	"weir/cgo/abi"
 )
@@ -80,6 +81,14 @@ func (v *conversation) packet(p []byte) *ending {
 			return &ending{abi.CloseProtocol, fmt.Sprintf("question %d was asked before", m.Header.Seq)}
 		}
 		return v.c.measure(v.s, v.out, m)
+	case *wire.Want:
+		return breach(v.c.turn(v.s, (*turns.Member).Want, &m.Turn))
+	case *wire.Drained:
+		return breach(v.c.turn(v.s, (*turns.Member).Drained, &m.Turn))
+	case *wire.Progress:
+		return breach(v.c.turn(v.s, (*turns.Member).Progress, &m.Turn))
+	case *wire.Idle:
+		return breach(v.c.turn(v.s, (*turns.Member).Idle, &m.Turn))
 	case *abi.Note:
 		v.c.note(v.s, m)
 	}
@@ -159,7 +168,7 @@ func (v *conversation) over(end *ending) {
 	if end == nil || end.reason == abi.CloseVersion { // that was said already
 		return
 	}
-	v.out.last(end.packet())
+	v.out.now(end.packet())
 	if end.reason == abi.CloseProtocol {
 		v.c.event("refused", v.peer.PID, "a connection was refused: %s", end.text)
 	}

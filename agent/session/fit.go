@@ -24,7 +24,7 @@ func (v *conversation) unfit(text, remedy string) {
 	if v.c.node.opts.PassIncompatible {
 		flags = abi.ClosePass
 	}
-	v.out.last(wire.Close(abi.CloseVersion, flags, text))
+	v.out.now(wire.Close(abi.CloseVersion, flags, text))
 }
 
 // unfitted notes a process that does not go with the agent.

@@ -20,7 +20,7 @@ import (
 type discard struct{ _ byte } // with a size, so that no two are the same
 
 func (*discard) send([]byte, ...int) error { return nil }
-func (*discard) last([]byte)               {}
+func (*discard) now([]byte) bool           { return true }
 func (*discard) close()                    {}
 
 // fuzzBench is an agent with two containers: fuzzed conversations are held in one, and in the other
@@ -114,6 +114,9 @@ func FuzzSession(f *testing.F) {
 	share := func(kind uint16, seq uint32, n, key uint64, flags uint32) []byte {
 		return sessiontest.Share(kind, seq, 0, n, sessiontest.Key(key), flags)
 	}
+	turn := func(kind uint16, lease uint32) []byte {
+		return sessiontest.Packet(kind, 0, &abi.Turn{Gpu: lease & 3, Lease: lease})
+	}
 	strange := append([]byte(nil), hello...)
 	binary.LittleEndian.PutUint32(strange[12:], 0x00630063) // of versions that nobody speaks
 	all := sessiontest.Share(abi.MsgDrop, 9, 0, 0, abi.ShareKey{}, abi.ShareAgain)
@@ -129,6 +132,9 @@ func FuzzSession(f *testing.F) {
 		pack(hello, share(abi.MsgImport, 8, 0, 1, 0), share(abi.MsgDrop, 9, 0, 1, 0)),
 		pack(held, share(abi.MsgExport, 8, 1<<20, 2, 1), share(abi.MsgImport, 8, 1<<50, 3, 1), all),
 		pack(hello, share(abi.MsgExport, 8, 1<<24, 1, 1)), pack(hello, all, all),
+		pack(hello, turn(abi.MsgWant, 0), turn(abi.MsgDrained, 1), turn(abi.MsgIdle, 1), turn(abi.MsgProgress, 2)),
+		pack(hello, turn(abi.MsgIdle, 0), turn(abi.MsgWant, 1<<30), turn(abi.MsgWant, 0), turn(abi.MsgLook, 0)),
+		pack(turn(abi.MsgWant, 0)),
 		pack(hello, sessiontest.Packet(abi.MsgMeasure, 8, &abi.Measure{Contexts: 1, Bytes: 9})),
 	} {
 		f.Add(seed)

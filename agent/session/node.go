@@ -76,6 +76,7 @@ type Node struct {
 	watcher   *watcher
 	exits     *exits
 	listed    *listed
+	time      *timekeeper // nil: GPU time is not scheduled
 
 	connections    atomic.Int64
 	connectionsMax int64
@@ -112,6 +113,10 @@ func New(opts Options) (*Node, error) {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.exits = newExits(n)
 	if err := n.listGPUs(); err != nil {
+		return nil, err
+	}
+	var err error
+	if n.time, err = n.newTimekeeper(); err != nil {
 		return nil, err
 	}
 	boot, err := proc.BootID()
@@ -154,6 +159,9 @@ func (n *Node) start(boot string) (err error) {
 	n.tasks.Go(func() { n.exits.run(n.ctx) })
 	n.tasks.Go(func() { n.rounds(n.ctx) })
 	n.tasks.Go(func() { n.reconciling(n.ctx) })
+	if n.time != nil {
+		n.tasks.Go(func() { n.time.run(n.ctx) })
+	}
 	return nil
 }
 
@@ -265,7 +273,7 @@ func (c *container) leave(bye []byte) {
 	for _, s := range c.sessions {
 		s.stopCheck()
 		if s.out != nil {
-			s.out.last(bye)
+			s.out.now(bye)
 			s.out.close()
 			s.out = nil
 		}
@@ -286,6 +294,6 @@ func (c *container) letGo() (err error) {
 		c.root.Close()
 	}
 	c.identity.close()
-	c.page.Close()
+	c.closePage()
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/agent/control"
+	"weir/agent/session/turns"
 	"weir/oci"
 	"weir/oci/policy"
 )
@@ -58,9 +59,14 @@ type Options struct {
 	PassIncompatible bool // who does not go with this agent runs without a cap; else it is refused
 	LimitsOff        bool // Limits serve only to take away what an earlier agent has set
 
+	Time    *turns.Settings // of GPU time; nil: the default
+	TimeOff bool            // nobody is scheduled, and all gates stay open
+
 	Policy policy.Policy // what containers of container runtimes are given
 	Hook   string        // the path of weir-hook; empty: no container runtime is served
 
+	// clock, where a test sets it, is that of GPU time, in ns.
+	clock func() int64
 	// checkpoint, where a test sets it, is called between the steps of everything that must survive
 	// a kill of the agent.
 	checkpoint func(step string)

@@ -6,7 +6,74 @@ import (
 	"context"
 
 	"weir/agent/control"
+	"weir/agent/session/turns"
 )
 
-// Queue lists the flows, by GPU.
-func (n *Node) Queue(context.Context) ([]control.Flow, error) { return nil, nil }
+// Queue lists the flows, by GPU, and on one the oldest container first: containers on the GPUs that they use, or
+// have used lately, and those that nothing schedules, on all GPUs on which they have something.
+func (n *Node) Queue(context.Context) ([]control.Flow, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	flows := make(map[*container]map[int]control.Flow)
+	if n.time != nil {
+		n.time.do(func(now int64) {
+			for _, f := range n.time.table.Flows(now) {
+				c := f.Owner.(*container)
+				if flows[c] == nil {
+					flows[c] = make(map[int]control.Flow)
+				}
+				flows[c][f.GPU] = reportFlow(f)
+			}
+		})
+	}
+	list := make([]control.Flow, 0, len(n.containers))
+	for gpu, g := range n.gpus {
+		for _, c := range n.sorted() {
+			f, scheduled := flows[c][gpu]
+			if !scheduled && (c.turns != nil || !c.usesGPU(gpu)) {
+				continue
+			}
+			if !scheduled {
+				f = control.Flow{Mode: control.ModeOff, Weight: weightOf(c.spec.Caps)}
+			}
+			f.ContainerID, f.Container, f.Namespace = c.spec.ID, c.spec.Name, c.spec.Namespace
+			f.Index, f.MIG, f.UUID = g.index, g.known.MIG, g.uuid
+			list = append(list, f)
+		}
+	}
+	return list, nil
+}
+
+// usesGPU tells whether anything of the container is charged on a GPU. Called under node.mu.
+func (c *container) usesGPU(gpu int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledgers[gpu].Charged() > 0
+}
+
+// reportFlow writes a flow as the API has it, but for its names.
+func reportFlow(f turns.Flow) control.Flow {
+	virtual, lag := int64(f.Virtual), int64(f.Lag)
+	r := control.Flow{
+		State: f.State, Mode: f.Mode, Weight: f.Weight, VirtualNS: &virtual, LagNS: &lag,
+		Leases: int64(f.Leases), ServedNS: f.Served, BusyNS: count(f.Worked.BusyNS),
+		Submitted: count(f.Worked.Submitted), Ungated: count(f.Worked.Ungated),
+		Reopened: int64(f.Reopened), Expired: int64(f.Expired),
+	}
+	if f.State != "idle" {
+		r.ShareAsked = &f.Asked
+	}
+	for i, to := range []**float64{&r.ShareGot1s, &r.ShareGot10s, &r.ShareGot60s} {
+		if f.Known[i] {
+			*to = &f.Share[i]
+		}
+	}
+	if f.Leases > 0 {
+		mean, worst := f.Waited/int64(f.Leases), f.Longest
+		r.WaitMeanNS, r.WaitWorstNS = &mean, &worst
+	}
+	return r
+}
+
+// count is a number of a tenant's, which may be any, as JSON readers take it.
+func count(n uint64) int64 { return int64(min(n, 1<<53)) }

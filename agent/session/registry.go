@@ -98,7 +98,7 @@ func (n *Node) open(spec store.Container, root *proc.Handle) (*container, error)
 	}
 	undo := func() {
 		delete(n.containers, spec.ID)
-		c.page.Close()
+		c.closePage()
 		c.identity.close()
 		os.RemoveAll(n.run.container(spec.ID))
 	}
@@ -121,7 +121,7 @@ func (n *Node) open(spec store.Container, root *proc.Handle) (*container, error)
 func (n *Node) discard(c *container) {
 	c.mu.Lock()
 	c.shut()
-	c.page.Close()
+	c.closePage()
 	c.mu.Unlock()
 	c.identity.close()
 	delete(n.containers, c.spec.ID)
@@ -209,7 +209,7 @@ func (n *Node) retire(c *container) {
 		return
 	}
 	c.shut()
-	c.page.Close()
+	c.closePage()
 	c.mu.Unlock()
 	c.clearLimits()
 	if c.root != nil {
@@ -350,9 +350,6 @@ func notYet(caps control.Caps) string {
 	var kept []string
 	if caps.Swaps() {
 		kept = append(kept, "swap")
-	}
-	if caps.Weight != nil {
-		kept = append(kept, "weight")
 	}
 	if len(kept) == 0 {
 		return ""

@@ -48,6 +48,7 @@ type session struct {
 	mark   int32       // of the watch on handle
 	out    outlet      // nil unless connected
 	usage  *page.Usage // nil where it was not found again or is not to be trusted
+	turns  *player     // constant once others know the session
 	moves  []uint64    // by GPU: the agent's changes of the unused credit in usage
 	record *store.Credit
 	forged bool
@@ -73,6 +74,7 @@ func (s *session) holder() ledger.Holder { return ledger.Holder(s.id) }
 
 func (s *session) dropUsage() {
 	if s.usage != nil {
+		s.turns.leave(false)
 		s.usage.Close()
 		s.usage = nil
 	}
@@ -228,6 +230,7 @@ func (c *container) enter(s *session, m *abi.Hello) *ending {
 		l.Declare(s.holder(), grants[gpu].Bytes)
 		c.show(gpu)
 	}
+	c.play(s)
 	c.sessions[s.process], c.holders[s.holder()] = s, s
 	if again {
 		c.node.shares.reconnected(c.sharer(s))
@@ -301,10 +304,11 @@ func (c *container) disconnect(s *session, end *ending) {
 		return
 	}
 	if end != nil {
-		s.out.last(end.packet())
+		s.out.now(end.packet())
 	}
 	s.out.close()
 	s.out = nil
+	s.turns.leave(false)
 	c.dropWaiting(s)
 }
 
@@ -379,6 +383,7 @@ func (c *container) beginExit(s *session, why string) {
 	if s.state == exiting {
 		return
 	}
+	s.turns.leave(true)
 	c.disconnect(s, nil)
 	s.state = exiting
 	s.stopCheck()

@@ -37,7 +37,7 @@ Examples:
   weir agent
   weir agent --run-dir /tmp/w/run --state-dir /tmp/w/state
   weir agent --config /etc/weir/weir.toml --log-level debug`,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			setting("config", "read `FILE`; else /etc/weir/weir.toml, or ~/.config/weir/weir.toml for an "+
 				"ordinary user, if it is there"),
 			setting("run-dir", "keep sockets, containers and caps in `DIR`, best on a tmpfs; else "+
@@ -60,7 +60,7 @@ Examples:
 				"/run/containerd/containerd.sock if it is there, none, or the one at SOCKET; else auto"),
 			setting("driver-limit", "`auto|off`: back the caps of containers by limits of the driver's own where it can "+
 				"hold them, or not; else auto"),
-		},
+		}, timeFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {
 				return err

@@ -29,7 +29,7 @@ const (
 var eventTypes = []string{
 	"denied", "driver-oom", "caps", "runtime", "prepared", "started", "unstarted", "start-refused", "misnamed", "ending",
 	"ended", "session-ended", "refused", "left", "forked", "forged", "unenforced", "unshared", "undeclared", "incompatible", "measured",
-	"driver-limit",
+	"driver-limit", "throttled", "drain-stalled", "drain-long", "holder-gone", "co-run", "leased",
 }
 
 func eventsCommand() *cli.Command {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -38,11 +39,13 @@ func TestEventLine(t *testing.T) {
 // Every type of event that the agent writes can be asked for, and is on the manual page; no other is.
 func TestEventTypes(t *testing.T) {
 	files, err := filepath.Glob("../../session/*.go")
-	if err != nil {
+	ofTime, errTime := filepath.Glob("../../session/turns/*.go")
+	if err := errors.Join(err, errTime); err != nil {
 		t.Fatal(err)
 	}
+	files = append(files, ofTime...)
 	written := map[string]bool{}
-	writes := regexp.MustCompile(`(?:\.event\(|\bType: )"([a-z-]+)"`)
+	writes := regexp.MustCompile(`(?:\.event\(|\bType: |\.tell\(gpu, )"([a-z-]+)"`)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue

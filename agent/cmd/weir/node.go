@@ -56,6 +56,9 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 		PassIncompatible: settings.PassIncompatible,
 		LimitsOff:        settings.NoDriverLimit,
 
+		Time:    timeSettings(settings.Time),
+		TimeOff: settings.Time.Off,
+
 		Policy: policy.Policy{UnaskedGPU: settings.UnaskedGPU, Rules: settings.Rules},
 		Hook:   besideProgram("weir-hook"),
 	})
