@@ -6,6 +6,10 @@
 #ifndef WEIR_CUDA_WORK_H
 #define WEIR_CUDA_WORK_H
 
+// A structure of the program's is read at these places.
+#define AT(type, field, bytes)                                                                     \
+    _Static_assert(offsetof(type, field) == (bytes), #type " is not the driver's")
+
 // ---- Launches ----
 
 typedef struct CUfunc_st *CUfunction;
@@ -28,6 +32,10 @@ typedef struct {
     CUstream hStream;
     void **kernelParams;
 } CUDA_LAUNCH_PARAMS;
+
+AT(CUlaunchConfig, hStream, 32);
+AT(CUDA_LAUNCH_PARAMS, hStream, 40);
+_Static_assert(sizeof(CUDA_LAUNCH_PARAMS) == 56, "launches of several devices lie in a row");
 
 typedef CUresult cuLaunchKernel_fn(CUfunction function, unsigned grid_x, unsigned grid_y,
                                    unsigned grid_z, unsigned block_x, unsigned block_y,
@@ -127,6 +135,18 @@ typedef struct {
     unsigned dstPitch, dstHeight;
     unsigned WidthInBytes, Height, Depth;
 } CUDA_MEMCPY3D_v1;
+
+AT(CUDA_MEMCPY2D, srcMemoryType, 16);
+AT(CUDA_MEMCPY2D, dstMemoryType, 72);
+AT(CUDA_MEMCPY2D, WidthInBytes, 112);
+AT(CUDA_MEMCPY2D_v1, dstMemoryType, 52);
+AT(CUDA_MEMCPY2D_v1, WidthInBytes, 84);
+AT(CUDA_MEMCPY3D, srcMemoryType, 32);
+AT(CUDA_MEMCPY3D, dstMemoryType, 120);
+AT(CUDA_MEMCPY3D, WidthInBytes, 176);
+AT(CUDA_MEMCPY3D_v1, dstMemoryType, 80);
+AT(CUDA_MEMCPY3D_v1, WidthInBytes, 128);
+#undef AT
 
 // Between any two addresses.
 typedef CUresult cuMemcpy_fn(CUdeviceptr to, CUdeviceptr from, size_t bytes);

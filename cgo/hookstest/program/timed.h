@@ -1,0 +1,24 @@
+// timed.h: takes the place of the library's own in these tests: each call is written down.
+#ifndef WEIR_TIMED_H
+#define WEIR_TIMED_H
+
+#include "../../hooks.h"
+
+struct weir_timed {
+    int number;  // of its begin
+};
+
+enum weir_timed_how { WEIR_TIMED_GATED = 0, WEIR_TIMED_CHARGED = 1 };
+
+void weir_timed_begin(struct weir_timed *op, CUstream stream, int per_thread, uint64_t what,
+                      uint64_t size, uint64_t shape, enum weir_timed_how how);
+void weir_timed_begin_on(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                         uint64_t what, uint64_t size, uint64_t shape, enum weir_timed_how how);
+CUresult weir_timed_end(struct weir_timed *op, CUresult result);
+void weir_timed_synced(CUstream stream, int per_thread, int whole_context);
+void weir_timed_capture_begin(CUstream stream, int per_thread);
+void weir_timed_capture_end(CUstream stream, int per_thread);
+void weir_timed_stream_ending(CUstream stream);
+void weir_timed_context_ending(CUcontext context);
+
+#endif
