@@ -5,6 +5,7 @@ package sched
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -77,4 +78,41 @@ func BenchmarkTurn(b *testing.B) {
 			b.ReportMetric(1e9/spent, "turns/cpu-s")
 		})
 	}
+}
+
+// BenchmarkPromises prints what is promised of the cost of a decision. The sizes take turns, so that a machine
+// that is busy with other work slows down all of them; the best round of each counts, in processor time.
+func BenchmarkPromises(b *testing.B) {
+	const rounds, length = 15, 20_000
+	sizes := []int{100, 1000, 100_000}
+	for range b.N {
+		var works []*turns
+		for _, n := range sizes {
+			works = append(works, newTurns(b, n))
+		}
+		best := []float64{math.Inf(1), math.Inf(1), math.Inf(1)}
+		r := rand.New(rand.NewPCG(5, 6))
+		for range rounds {
+			for i, w := range works {
+				before := processor(b)
+				for range length {
+					w.turn(ms + int64(r.Uint32()%1000)*1000)
+				}
+				best[i] = min(best[i], float64(processor(b)-before)/length)
+			}
+		}
+		rate, growth := 1e9/best[1], best[2]/best[0]
+		promise(b, "decisions a second with 1,000 flows", "at least 1,000,000", fmt.Sprintf("%.0f", rate), rate >= 1e6)
+		promise(b, "a decision with 100,000 flows against one with 100", "at most 3 times the cost",
+			fmt.Sprintf("%.2f times (%.0f and %.0f ns)", growth, best[2], best[0]), growth <= 3)
+	}
+}
+
+func promise(b *testing.B, name, promised, got string, holds bool) {
+	word := "yes"
+	if !holds {
+		word = "no"
+		b.Fail()
+	}
+	fmt.Printf("promise: %s, promised %s, got %s, holds %s\n", name, promised, got, word)
 }

@@ -58,8 +58,8 @@ func (q *queue) fill() {
 // candidate is the flow that would get a slot now, nil if none may have one.
 func (q *queue) candidate() *flow {
 	for i := range q.ready {
-		if f := q.ready[i].first(); f != nil && (f.hurry || f.tag(nil) <= q.gvt) {
-			return f
+		if h := &q.ready[i]; h.len() > 0 && (i == hurrying || h.least() <= q.gvt) {
+			return h.first()
 		}
 	}
 	return nil
@@ -110,7 +110,7 @@ func (q *queue) lift(tag float64) bool {
 			f.virtual = level
 			f.stats.lifts++
 		}
-		q.active.set(f, f.virtual)
+		q.count(f)
 	}
 	q.top = max(q.top, level)
 	q.advance()

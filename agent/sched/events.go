@@ -132,5 +132,6 @@ func (n *Node) Gone(now int64, id FlowID) []Decision {
 	}
 	c.dropGang()
 	delete(n.containers, id)
+	n.recent = nil
 	return n.finish(c)
 }

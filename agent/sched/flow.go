@@ -7,10 +7,12 @@ package sched
 type flow struct {
 	id    FlowID
 	on    *queue
+	of    *container
 	peers []*flow // the same container's on all GPUs that it is granted together, this one included
 
 	weight   float64
 	virtual  float64 // C, ns per unit of weight
+	filed    float64 // C when it was last filed in the heap of active ones
 	reserved int64   // what its leases are still expected to cost, ns
 	leases   []*lease
 	one      [1]*lease // leases, where there is one
@@ -20,10 +22,11 @@ type flow struct {
 	index    int32     // in the queue's table
 	class    int32     // of its heap in queue.ready
 
-	blocked   bool // waits, but its gang needs a slot elsewhere first
-	probe     bool // and that can begin only once this flow is not too far ahead here
-	hurry     bool // its gang holds slots elsewhere for it
-	resident  bool // its memory is on this GPU
+	heaps     uint8 // which it is in, by kind
+	blocked   bool  // waits, but its gang needs a slot elsewhere first
+	probe     bool  // and that can begin only once this flow is not too far ahead here
+	hurry     bool  // its gang holds slots elsewhere for it
+	resident  bool  // its memory is on this GPU
 	coRun     bool
 	counted   bool // in queue.waiting
 	throttled bool // Throttle was said in this wait
@@ -138,12 +141,20 @@ func (q *queue) charge(f *flow, ns int64) {
 	q.top = max(q.top, f.virtual)
 }
 
+// count files f under its C among those that count for GVT.
+func (q *queue) count(f *flow) {
+	if !f.in(inActive) || f.filed != f.virtual {
+		f.filed = f.virtual
+		q.active.set(f, f.virtual)
+	}
+}
+
 // refile puts f where it belongs after any change of it. GVT follows with advance: the least C may
 // have gone up meanwhile.
 func (q *queue) refile(f *flow) {
 	was := f.in(inActive)
 	if f.active() {
-		q.active.set(f, f.virtual)
+		q.count(f)
 	} else {
 		q.active.drop(f)
 	}

@@ -111,6 +111,7 @@ func (c *container) use(flows []*flow) {
 	c.dropGang()
 	c.flows, c.gang = flows, len(flows) > 1 && !c.choose
 	for i, f := range flows {
+		f.of = c
 		if f.peers = flows; !c.gang {
 			f.peers = flows[i : i+1]
 		}

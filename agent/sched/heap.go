@@ -59,7 +59,7 @@ func (t *table) remove(f *flow) {
 }
 
 // in tells whether f is in a heap of this kind.
-func (f *flow) in(which int) bool { return f.on.table.at[which][f.index] != 0 }
+func (f *flow) in(which int) bool { return f.heaps&(1<<which) != 0 }
 
 func (h *heap[K]) len() int { return max(0, len(h.items)-heapRoot) }
 
@@ -76,8 +76,8 @@ func (h *heap[K]) least() K { return h.items[heapRoot].key }
 
 // set puts f in with this key, or changes its key, which keeps its place among equals.
 func (h *heap[K]) set(f *flow, key K) {
-	i := int(h.table.at[h.which][f.index])
-	if i == 0 {
+	if !f.in(h.which) {
+		f.heaps |= 1 << h.which
 		if len(h.items) == 0 {
 			h.items = make([]heapItem[K], heapRoot, 4*heapRoot+4)
 		}
@@ -86,6 +86,7 @@ func (h *heap[K]) set(f *flow, key K) {
 		h.up(len(h.items) - 1)
 		return
 	}
+	i := int(h.table.at[h.which][f.index])
 	if old := h.items[i].key; key < old {
 		h.items[i].key = key
 		h.up(i)
@@ -97,14 +98,14 @@ func (h *heap[K]) set(f *flow, key K) {
 
 // drop takes f out if it is in.
 func (h *heap[K]) drop(f *flow) {
-	i := int(h.table.at[h.which][f.index])
-	if i == 0 {
+	if !f.in(h.which) {
 		return
 	}
+	f.heaps &^= 1 << h.which
+	i := int(h.table.at[h.which][f.index])
 	last := len(h.items) - 1
 	moved := h.items[last]
 	h.items = h.items[:last]
-	h.table.at[h.which][f.index] = 0
 	if i < last {
 		h.items[i] = moved
 		h.down(h.up(i))

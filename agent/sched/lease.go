@@ -51,6 +51,7 @@ func (q *queue) grant(f *flow) {
 		q.begin(l, q.number)
 	}
 	q.refile(f)
+	q.bringNear(f)
 	q.advance()
 	if f.tag(nil) > q.gvt {
 		q.prefetch()
@@ -78,6 +79,7 @@ func (q *queue) begin(l *lease, number uint64) {
 	f.stats.waited += waited
 	f.stats.longest = max(f.stats.longest, waited)
 	q.say(Decision{Kind: Grant, GPU: q.gpu, Flow: f.id, Lease: number})
+	q.recent = f.of
 }
 
 // othersWait: somebody else than f would take a slot.

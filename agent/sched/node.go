@@ -23,15 +23,15 @@ type Node struct {
 	containers map[FlowID]*container
 }
 
-// container is one with its flows, in the order of the GPUs' numbers.
+// container is one with its flows, in the order of the GPUs' numbers. What a turn touches lies together.
 type container struct {
+	first  flow // most use one GPU only
 	flows  []*flow
-	left   []*flow // of GPUs that it does not use any more
+	one    [1]*flow // flows, where there is one
+	left   []*flow  // of GPUs that it does not use any more
 	choose bool
 	on     int // of Choose: the flow in use
 	gang   bool
-	one    [1]*flow // flows, where there is one: most containers, and all in one piece of memory
-	first  flow
 }
 
 // using is what of a container is scheduled now.
@@ -101,7 +101,10 @@ func (q *queue) checkLeases(leases int, gang bool) error {
 // begin finds a container and brings its queues' clocks up to now; nil if there is none of that id.
 func (n *Node) begin(now int64, id FlowID) *container {
 	n.out = n.out[:0]
-	c := n.containers[id]
+	c := n.recent
+	if c == nil || c.first.id != id {
+		c = n.containers[id]
+	}
 	if c != nil {
 		for _, f := range c.flows {
 			f.on.now = max(f.on.now, now)

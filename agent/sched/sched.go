@@ -80,10 +80,11 @@ type Use struct {
 // board is what the schedulers of a node share.
 type board struct {
 	out      []Decision
-	number   uint64   // of the last lease
-	hurries  uint64   // counts gangs that hurry
-	reserved []*flow  // members of gangs that may go on, or not go on
-	switched []*queue // GPUs whose gates have just been opened or closed
+	number   uint64     // of the last lease
+	hurries  uint64     // counts gangs that hurry
+	reserved []*flow    // members of gangs that may go on, or not go on
+	switched []*queue   // GPUs whose gates have just been opened or closed
+	recent   *container // has got the last lease: most events are of holders
 }
 
 func (b *board) say(d Decision) { b.out = append(b.out, d) }

@@ -1,0 +1,9 @@
+//go:build !amd64 && !arm64
+
+package sched
+
+// Processors for which near.go has no instruction.
+
+import "unsafe"
+
+func near(unsafe.Pointer, int) {}
