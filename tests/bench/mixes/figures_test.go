@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -30,9 +31,20 @@ func byItself(does string, how how, phase time.Duration) *run {
 	return &run{mix: mix{does, of(does)}, how: how, phases: []time.Duration{phase}}
 }
 
+// chosen are the promises that have a run whose name WEIR_BENCH_ONLY matches, a regular expression; all without one.
+func chosen(b *testing.B, claims []claim) []claim {
+	only, err := regexp.Compile(os.Getenv("WEIR_BENCH_ONLY"))
+	if err != nil {
+		b.Fatalf("WEIR_BENCH_ONLY: %v", err)
+	}
+	return slices.DeleteFunc(claims, func(c claim) bool {
+		return !slices.ContainsFunc(slices.Concat(c.runs...), func(r *run) bool { return only.MatchString(r.name) })
+	})
+}
+
 // BenchmarkTime plays the runs of all promises, and what each program does by itself, and then judges them.
 func BenchmarkTime(b *testing.B) {
-	claims := slices.Concat(shares(b), throughputs())
+	claims := chosen(b, slices.Concat(shares(b), throughputs()))
 	known := alone{}
 	known.learn(b, claims)
 	var groups [][]*run
@@ -56,7 +68,8 @@ func window(short time.Duration) time.Duration {
 // alone is, by what a program does, the part of the time that a GPU of its own works for it, without weir.
 type alone map[string]float64
 
-// learn measures each program that there is in these runs.
+// learn measures each program that there is in these runs. One that waits for nothing needs no measuring: the GPU is
+// always busy with it.
 func (a alone) learn(b *testing.B, claims []claim) {
 	var groups [][]*run
 	for _, c := range claims {
@@ -64,6 +77,9 @@ func (a alone) learn(b *testing.B, claims []claim) {
 			for _, l := range r.loads {
 				if _, known := a[l.does]; !known {
 					a[l.does] = 1
+					if !strings.Contains(l.does, "wait=") {
+						continue
+					}
 					groups = append(groups, []*run{byItself(l.does, plain, aloneFor)})
 				}
 			}

@@ -68,7 +68,7 @@ func share(runs []*run) claim {
 // times as many launches.
 func tenfold() claim {
 	before := window(growsAfter)
-	runs := beside(mix{"", of(
+	runs := beside(mix{"tenfold", of(
 		fmt.Sprintf("cost=100000 burst=2 wait=1 more=10 from=%d to=1000000", (settle+before).Milliseconds()),
 		"cost=300000",
 		"cost=200000 wait=1 gap=100",

@@ -85,7 +85,7 @@ func unhindered(does string) claim {
 
 // together is the promise that two which are busy all the time lose little against one.
 func together() claim {
-	runs := beside(mix{"", of(hog, hog)}, window(throughputWindow))
+	runs := beside(mix{"two busy ones", of(hog, hog)}, window(throughputWindow))
 	return claim{[][]*run{runs}, func(b *testing.B, known alone) {
 		part, plain := sum(known.worths(runs[0], 0)), sum(known.worths(runs[1], 0))
 		promise(b, fmt.Sprintf("two busy ones together over %s", runs[0].phases[0]), "at least 97 % of one alone",
@@ -95,7 +95,7 @@ func together() claim {
 
 // gapsFilled is row T10: two programs that each need the GPU 40 % of the time, with gaps of 1 ms.
 func gapsFilled() claim {
-	runs := beside(mix{"", of(gaps, gaps)}, window(throughputWindow))
+	runs := beside(mix{"T10", of(gaps, gaps)}, window(throughputWindow))
 	// At the same time, since the length of a gap depends on what else the processors do.
 	lone := byItself(gaps, plain, window(throughputWindow))
 	return claim{[][]*run{append(runs, lone)}, func(b *testing.B, _ alone) {
