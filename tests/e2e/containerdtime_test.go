@@ -1,6 +1,6 @@
 package e2e
 
-// Two containers of containerd share a GPU by the weights of their annotations.
+// Two containers of containerd share a GPU by the weights of their annotations: by ctr, or in pods.
 
 import (
 	"math"
@@ -15,8 +15,10 @@ import (
 func TestContainerdWeights(t *testing.T) {
 	ctrd.Each(t, func(t *testing.T, g ctrd.Generation) {
 		d := containerd(t, g, "runtime")
-		for way, starter := range ways(d) {
-			t.Run(way, func(t *testing.T) { oneToThree(t, d.Node.For(t), starter.For(t)) })
+		if g.Old {
+			oneToThree(t, d.Node, ctrd.Ctr{Daemon: d})
+		} else {
+			oneToThree(t, d.Node, ctrd.CRI{Daemon: d})
 		}
 	})
 }
