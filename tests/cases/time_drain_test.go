@@ -22,7 +22,7 @@ const (
 // holding is a machine on which a container holds the GPU beside another that has work, too.
 func holding(t *testing.T) (n *node.Node, holder, other *node.Flow) {
 	t.Helper()
-	n = node.Start(t, node.Options{})
+	n = node.Start(t, node.Options{Config: always})
 	holder, other = n.Weighted("holder", 1), n.Weighted("other", 1)
 	holder.Play(node.Hog)
 	other.Play(node.Hog)
@@ -96,10 +96,10 @@ func TestT4HolderHangs(t *testing.T) {
 // no drain is left to its timeout, which is so long here that it would be seen in how long launches take.
 func knotted(t *testing.T, machine, settings string, gpus ...int) {
 	t.Helper()
-	const timeout, window = 10 * time.Second, 5 * time.Second
+	const timeout, window = 10 * time.Second, 4 * time.Second
 	// Till somebody has had T and a lease, then twice that for the drain, and a busy machine.
 	const waitMost = 50*time.Millisecond + 3*20*time.Millisecond + 300*time.Millisecond
-	n := node.Start(t, node.Options{Machine: machine, Config: "drain_timeout = \"10s\"\n"})
+	n := node.Start(t, node.Options{Machine: machine, Config: always + "drain_timeout = \"10s\"\n"})
 	knot := n.Flow(node.RunOptions{Name: "knot"}, gpus...)
 	beside := n.Flow(node.RunOptions{Name: "beside"}, gpus...)
 	tied := begin(knot, settings)
@@ -164,7 +164,7 @@ func TestT9HostFunctionNeedsLockOfGatedThread(t *testing.T) {
 // stays valid. A capture of the whole process forbids such queries, to the library as well.
 func TestT11CapturesStayValid(t *testing.T) {
 	t.Parallel()
-	n := node.Start(t, node.Options{})
+	n := node.Start(t, node.Options{Config: always})
 	hog := n.Weighted("hog", 1)
 	hog.Play(node.Hog)
 	var captures []playing
