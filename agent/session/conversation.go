@@ -26,6 +26,7 @@ type conversation struct {
 
 	s      *session
 	window wire.Window
+	pace   pace // of what it says of GPU time
 }
 
 // packet takes one packet of the tenant, which may be anything. A result ends the conversation.
@@ -82,13 +83,13 @@ func (v *conversation) packet(p []byte) *ending {
 		}
 		return v.c.measure(v.s, v.out, m)
 	case *wire.Want:
-		return breach(v.c.turn(v.s, (*turns.Member).Want, &m.Turn))
+		return v.turn((*turns.Member).Want, &m.Turn)
 	case *wire.Drained:
-		return breach(v.c.turn(v.s, (*turns.Member).Drained, &m.Turn))
+		return v.turn((*turns.Member).Drained, &m.Turn)
 	case *wire.Progress:
-		return breach(v.c.turn(v.s, (*turns.Member).Progress, &m.Turn))
+		return v.turn((*turns.Member).Progress, &m.Turn)
 	case *wire.Idle:
-		return breach(v.c.turn(v.s, (*turns.Member).Idle, &m.Turn))
+		return v.turn((*turns.Member).Idle, &m.Turn)
 	case *abi.Note:
 		v.c.note(v.s, m)
 	}
@@ -120,6 +121,7 @@ func (v *conversation) hello(m *abi.Hello) *ending {
 		return &ending{abi.CloseProtocol, fmt.Sprintf("WELCOME could not be sent: %v", err)}
 	}
 	v.c.node.opts.step("welcomed")
+	s.turns.ready()
 	return nil
 }
 

@@ -74,7 +74,7 @@ func (s *session) holder() ledger.Holder { return ledger.Holder(s.id) }
 
 func (s *session) dropUsage() {
 	if s.usage != nil {
-		s.turns.leave(false)
+		s.turns.absent()
 		s.usage.Close()
 		s.usage = nil
 	}
@@ -230,7 +230,7 @@ func (c *container) enter(s *session, m *abi.Hello) *ending {
 		l.Declare(s.holder(), grants[gpu].Bytes)
 		c.show(gpu)
 	}
-	c.play(s)
+	c.play(s, former)
 	c.sessions[s.process], c.holders[s.holder()] = s, s
 	if again {
 		c.node.shares.reconnected(c.sharer(s))
@@ -308,7 +308,7 @@ func (c *container) disconnect(s *session, end *ending) {
 	}
 	s.out.close()
 	s.out = nil
-	s.turns.leave(false)
+	s.turns.absent()
 	c.dropWaiting(s)
 }
 
@@ -383,7 +383,7 @@ func (c *container) beginExit(s *session, why string) {
 	if s.state == exiting {
 		return
 	}
-	s.turns.leave(true)
+	s.turns.leave()
 	c.disconnect(s, nil)
 	s.state = exiting
 	s.stopCheck()

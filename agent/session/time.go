@@ -154,36 +154,82 @@ func (t told) Look(gpu int, lease uint32) bool {
 	return t.out.now(wire.Encode(&abi.Turn{Gpu: uint32(gpu), Lease: lease}))
 }
 
-// play gives a connected session a place. Called under mu, before others know the session.
-func (c *container) play(s *session) {
+// play gives a connected session a place, that of its process's former session if there is one. Called under
+// mu, before others know the session.
+func (c *container) play(s, former *session) {
 	k := c.node.time
 	if c.turns == nil {
 		return
 	}
 	k.do(func(now int64) {
 		s.turns = &player{k, c.turns.Join(now, told{s.usage, s.out}, s.process.PID, s.program)}
+		if former != nil && former.turns != nil {
+			s.turns.member.Succeed(now, former.turns.member)
+		}
 	})
 }
 
-// leave gives it up: its connection or its process has ended. The session's usage page is not read for it
-// afterwards.
-func (p *player) leave(ended bool) {
+// ready: the session has been welcomed.
+func (p *player) ready() {
 	if p != nil {
-		p.time.do(func(now int64) { p.member.Leave(now, ended) })
+		p.time.do(p.member.Ready)
 	}
 }
 
-// turn takes what a tenant says of GPU time.
-func (c *container) turn(s *session, say func(*turns.Member, int64, turns.Message), m *abi.Turn) error {
-	if int(m.Gpu) >= len(c.node.gpus) {
-		return fmt.Errorf("GPU time on GPU %d, of %d", m.Gpu, len(c.node.gpus))
+// absent: the process lives, and its connection is lost. The session's usage page is not read for it
+// afterwards.
+func (p *player) absent() {
+	if p != nil {
+		p.time.do(p.member.Absent)
 	}
+}
+
+// leave: the process has ended.
+func (p *player) leave() {
+	if p != nil {
+		p.time.do(p.member.Leave)
+	}
+}
+
+// turn takes what a tenant says of GPU time. One that says too much waits, and nobody else does.
+func (v *conversation) turn(say func(*turns.Member, int64, turns.Message), m *abi.Turn) *ending {
+	c, s := v.c, v.s
+	if int(m.Gpu) >= len(c.node.gpus) {
+		return &ending{abi.CloseProtocol, fmt.Sprintf("GPU time on GPU %d, of %d", m.Gpu, len(c.node.gpus))}
+	}
+	time.Sleep(v.pace.take(time.Now()))
 	if p := s.turns; p != nil {
 		p.time.do(func(now int64) {
 			say(p.member, now, turns.Message{GPU: int(m.Gpu), Lease: m.Lease, Waiting: m.Waiting})
 		})
 	}
 	return nil
+}
+
+// pace is how many messages of GPU time one session may send: each takes the keeper's mutex. An honest one sends
+// some hundreds a second for a GPU that changes hands all the time.
+type pace struct {
+	left float64
+	last time.Time
+}
+
+const (
+	paceBurst = 500
+	paceRate  = 4000 // a second
+)
+
+// take counts one message, and returns how long it has to wait.
+func (p *pace) take(now time.Time) time.Duration {
+	if p.last.IsZero() {
+		p.left = paceBurst
+	} else {
+		p.left = min(paceBurst, p.left+now.Sub(p.last).Seconds()*paceRate)
+	}
+	p.last = now
+	if p.left--; p.left >= 0 {
+		return 0
+	}
+	return time.Duration(-p.left / paceRate * float64(time.Second))
 }
 
 // tellTime writes an event of GPU time. Called under the keeper's mutex.

@@ -3,9 +3,13 @@ package main
 // What `weir agent` can be told of GPU time.
 
 import (
+	"fmt"
+
 	"github.com/urfave/cli/v2"
 
 	"weir/agent/config"
+	"weir/agent/control"
+	"weir/agent/device"
 	"weir/agent/session/turns"
 )
 
@@ -35,4 +39,14 @@ func timeSettings(t config.Time) *turns.Settings {
 	s.Quantum, s.Threshold, s.Grace = t.Quantum.Nanoseconds(), t.Threshold.Nanoseconds(), t.Grace.Nanoseconds()
 	s.DrainTimeout, s.Slots, s.Alpha, s.AlwaysGate = t.DrainTimeout.Nanoseconds(), t.Slots, t.Alpha, t.AlwaysGate
 	return &s
+}
+
+// checkSlots refuses more than one turn at a time where a GPU cannot have that.
+func checkSlots(devices *device.Devices, slots int) error {
+	for _, g := range devices.GPUs() {
+		if err := devices.CheckSlots(g.UUID, slots); err != nil {
+			return fmt.Errorf("%w: %w", control.ErrUnsupported, err)
+		}
+	}
+	return nil
 }

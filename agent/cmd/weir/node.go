@@ -37,6 +37,9 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 	if err != nil && !errors.Is(err, device.ErrNoNVML) {
 		return nil, fmt.Errorf("opening the GPUs: %w", err)
 	}
+	if err := checkSlots(devices, settings.Time.Slots); err != nil {
+		return nil, errors.Join(err, devices.Close())
+	}
 	summary := summarise(devices.GPUs(), err)
 	node, err := session.New(session.Options{
 		RunDir:      settings.RunDir,

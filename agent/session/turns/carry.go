@@ -141,7 +141,7 @@ func (c *Container) revoke(gpu int) {
 	c.forget(gpu)
 	c.turnTo(gpu, seatDraining)
 	for _, m := range c.processes {
-		if !m.places[gpu].active && m.process.Active(gpu) {
+		if !m.places[gpu].active && m.active(gpu) {
 			m.use(gpu)
 		}
 	}
@@ -160,18 +160,19 @@ func (c *Container) forget(gpu int) {
 func (c *Container) lookWanting(gpu int) {
 	for _, m := range c.processes {
 		if p := &m.places[gpu]; p.wants {
-			p.wants = false
-			m.look(gpu)
+			p.wants, p.looking = false, true
 		}
 	}
+	c.table.lookAgain(c, gpu)
 }
 
 func (c *Container) lookActive(gpu int) {
 	for _, m := range c.processes {
-		if m.places[gpu].active {
-			m.look(gpu)
+		if p := &m.places[gpu]; p.active {
+			p.looking = true
 		}
 	}
+	c.table.lookAgain(c, gpu)
 }
 
 // judge does what follows from what the container's processes have said.
@@ -244,7 +245,7 @@ func (c *Container) finish(lease uint64) {
 	for _, gpu := range c.gpus {
 		for _, m := range c.processes {
 			p := &m.places[gpu]
-			if !p.active && m.process.Active(gpu) { // it launched just before the gate closed
+			if !p.active && m.active(gpu) { // it launched just before the gate closed
 				m.use(gpu)
 				m.look(gpu)
 			}

@@ -2,11 +2,7 @@ package turns
 
 // A process of a container: whether it uses a GPU, what it waits for, what it has done.
 
-import (
-	"slices"
-
-	"weir/agent/session/page"
-)
+import "slices"
 
 // Member is one process at the table.
 type Member struct {
@@ -15,6 +11,8 @@ type Member struct {
 	pid     int
 	program string
 	places  []place
+	ready   bool // it may be told to look
+	absent  bool // its connection is lost, and its words cannot be read
 	gone    bool
 }
 
@@ -26,12 +24,7 @@ type place struct {
 	looking bool // it is still to be told to look
 	waiting uint32
 
-	// What it has said, and when that last changed. The first words are where counting begins: a
-	// process counts from its own beginning, whoever the agent was.
-	known   bool
-	words   page.Worked
-	changed int64
-	lied    bool
+	said said
 }
 
 // Join adds a process.
@@ -46,17 +39,64 @@ func (c *Container) Join(now int64, p Process, pid int, program string) *Member 
 	return m
 }
 
-// Leave takes a process away: it has ended, or cannot be heard of. Its words are not read afterwards.
-func (m *Member) Leave(now int64, ended bool) {
+// Ready: the process has been welcomed, so it understands what it is told. Nothing is sent to it before.
+func (m *Member) Ready(now int64) {
+	m.c.table.advance(now)
+	m.ready = true
+	for gpu := range m.places {
+		if m.places[gpu].looking && !m.gone {
+			m.look(gpu)
+		}
+	}
+}
+
+// Leave takes a process away that has ended. Its words are not read afterwards.
+func (m *Member) Leave(now int64) {
 	c, t := m.c, m.c.table
 	if m.gone {
 		return
 	}
 	t.advance(now)
-	if ended {
-		c.tellGone(m)
-	}
+	c.tellGone(m)
 	t.drop(m)
+	t.carry(nil)
+}
+
+// Absent: the process lives, and cannot be heard of any more; its words are not read afterwards. What it had
+// submitted may still run, and it launches as it likes: it counts as at work, so that nobody gains by
+// closing a connection. Its container's turn ends when it comes back, ends, or has had the drain timeout.
+func (m *Member) Absent(now int64) {
+	if m.gone || m.absent {
+		return
+	}
+	t := m.c.table
+	t.advance(now)
+	for gpu := range m.places {
+		if p := &m.places[gpu]; p.active {
+			t.reportSeat(m.c, gpu)
+			p.wants, p.looking, p.waiting = false, false, 0
+		} else if m.process.Active(gpu) {
+			m.use(gpu)
+		}
+	}
+	m.absent, m.process = true, nil
+	t.carry(nil)
+}
+
+// Succeed: the process has come back as m. Where it was at work it is taken to be still.
+func (m *Member) Succeed(now int64, former *Member) {
+	t := m.c.table
+	if former.gone {
+		return
+	}
+	t.advance(now)
+	for gpu := range former.places {
+		if former.places[gpu].active {
+			m.use(gpu)
+			m.look(gpu)
+		}
+	}
+	t.drop(former)
 	t.carry(nil)
 }
 
@@ -85,9 +125,7 @@ func (m *Member) use(gpu int) {
 	if s.active++; s.active == 1 {
 		s.reported = t.now
 	}
-	if t.active++; t.active == 1 {
-		t.reportAt = t.now + reportEvery
-	}
+	m.c.work(1)
 	m.c.include(gpu)
 }
 
@@ -100,14 +138,37 @@ func (m *Member) rest(gpu int) {
 	p.active, p.wants, p.drained, p.waiting = false, false, false, 0
 	s.active--
 	s.usedAt = m.c.table.now
-	m.c.table.active--
+	m.c.work(-1)
 	m.c.change()
 }
 
-// look tells the process to look, now or with the next report.
-func (m *Member) look(gpu int) {
-	m.places[gpu].looking = !m.process.Look(gpu, m.c.seats[gpu].current())
+// work counts the places in use, and keeps the list of containers that have any.
+func (c *Container) work(places int) {
+	t := c.table
+	was := c.active
+	c.active += places
+	switch {
+	case was == 0:
+		c.at = len(t.using)
+		if t.using = append(t.using, c); len(t.using) == 1 {
+			t.reportAt = t.now + reportEvery
+		}
+	case c.active == 0:
+		c.remember()
+		last := t.using[len(t.using)-1]
+		t.using[c.at], last.at = last, c.at
+		t.using = t.using[:len(t.using)-1]
+	}
 }
+
+// look tells the process to look, now or, where there is no room for that, with the next report.
+func (m *Member) look(gpu int) {
+	sent := m.ready && !m.absent && m.process.Look(gpu, m.c.seats[gpu].current())
+	m.places[gpu].looking = !sent && !m.absent
+}
+
+// active tells whether the process says in its page that it uses a GPU.
+func (m *Member) active(gpu int) bool { return !m.absent && m.process.Active(gpu) }
 
 // change has the container judged anew once all decisions have been carried out.
 func (c *Container) change() {

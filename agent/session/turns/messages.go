@@ -2,8 +2,6 @@ package turns
 
 // What processes say.
 
-import "weir/agent/session/page"
-
 // Message is what WANT, DRAINED, PROGRESS and IDLE have in common: a GPU of the node, by its place, the
 // number of the lease that the sender saw, and how many of its threads wait.
 type Message struct {
@@ -64,7 +62,7 @@ func (m *Member) Idle(now int64, w Message) {
 	if m.gone || !m.current(now, w) || !m.places[w.GPU].active {
 		return
 	}
-	if m.process.Active(w.GPU) { // again, by now
+	if m.active(w.GPU) { // again, by now
 		m.look(w.GPU)
 		return
 	}
@@ -83,9 +81,8 @@ func (m *Member) current(now int64, w Message) bool {
 	if w.Lease == m.c.seats[w.GPU].current() {
 		return true
 	}
-	if m.places[w.GPU].active {
-		m.look(w.GPU)
-	}
+	// With the next report: who sends such messages again and again is not to keep the agent busy.
+	m.places[w.GPU].looking = m.places[w.GPU].active
 	return false
 }
 
@@ -95,31 +92,5 @@ func (m *Member) found(gpu int) {
 	m.look(gpu)
 	if m.c.seats[gpu].open() {
 		m.c.want()
-	}
-}
-
-// words takes what a process says that it has done, and returns what it has done since the last time:
-// nothing, where that cannot be.
-func (m *Member) words(gpu int) (did page.Worked) {
-	p, t := &m.places[gpu], m.c.table
-	was, is := p.words, m.process.Worked(gpu)
-	is.Waiting, was.Waiting = 0, 0
-	if is == was {
-		return did
-	}
-	passed := uint64(t.now-p.changed) + staleMax
-	first := !p.known
-	p.known, p.words, p.changed = true, is, t.now
-	if first {
-		return did
-	}
-	if is.Submitted < was.Submitted || is.Completed < was.Completed || is.WorkNS < was.WorkNS ||
-		is.BusyNS < was.BusyNS || is.Ungated < was.Ungated || is.BusyNS-was.BusyNS > passed {
-		m.tellLie(gpu)
-		return did
-	}
-	return page.Worked{
-		Submitted: is.Submitted - was.Submitted, Completed: is.Completed - was.Completed,
-		WorkNS: is.WorkNS - was.WorkNS, BusyNS: is.BusyNS - was.BusyNS, Ungated: is.Ungated - was.Ungated,
 	}
 }

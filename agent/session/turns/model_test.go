@@ -141,6 +141,7 @@ func (p *program) Look(gpu int, lease uint32) bool {
 func (w *world) program(in *box, kernel int64, depth int, gap int64) *program {
 	p := &program{w: w, in: in, kernel: kernel, depth: depth, gap: gap, from: w.now, until: 1 << 62, emptySince: -1}
 	p.Member = in.Join(w.now, p, 1000+len(w.progs), fmt.Sprintf("program-%d", len(w.progs)))
+	p.Ready(w.now)
 	w.progs = append(w.progs, p)
 	return p
 }

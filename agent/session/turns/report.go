@@ -9,16 +9,14 @@ import (
 	"weir/agent/sched"
 )
 
-// staleMax is how old the words may be that were last read, in ns: processes write them every 5 ms.
-const staleMax = 100_000_000
-
 // unusedAfter is how long a container may leave a GPU unused that the scheduler grants it together with
 // others, in ns.
 const unusedAfter int64 = 3_000_000_000
 
 // report reads the words of all active processes.
 func (t *Table) report() {
-	for _, c := range t.containers {
+	for i := 0; i < len(t.using); i++ { // which may grow meanwhile
+		c := t.using[i]
 		for gpu := range c.seats {
 			if s := &c.seats[gpu]; s.active > 0 {
 				t.lookAgain(c, gpu)
@@ -37,7 +35,7 @@ func (c *Container) tellWaiters() {
 		draining = draining || c.seats[gpu].state == seatDraining
 		for _, m := range c.processes {
 			p := &m.places[gpu]
-			some = some || p.wants || p.waiting > 0 || p.active && m.process.Worked(gpu).Waiting > 0
+			some = some || p.wants || p.waiting > 0 || p.active && !m.absent && m.process.Worked(gpu).Waiting > 0
 		}
 	}
 	if draining && some != c.waiters {
@@ -46,9 +44,15 @@ func (c *Container) tellWaiters() {
 	}
 }
 
+// looksMax bounds how many processes of a container are told to look at once: each takes a system call
+// that all containers wait for. Those that are at work look by themselves every few ms.
+const looksMax = 64
+
 func (t *Table) lookAgain(c *Container, gpu int) {
+	left := looksMax
 	for _, m := range c.processes {
-		if m.places[gpu].looking {
+		if p := &m.places[gpu]; p.looking && left > 0 {
+			left--
 			m.look(gpu)
 		}
 	}
@@ -58,17 +62,16 @@ func (t *Table) lookAgain(c *Container, gpu int) {
 // may be more than the time that has passed: how far they overlap they cannot know.
 func (t *Table) reportSeat(c *Container, gpu int) {
 	s := &c.seats[gpu]
-	var busy, work uint64
-	for _, m := range c.processes {
-		if !m.places[gpu].active {
-			continue
-		}
-		did := m.words(gpu)
-		busy += min(did.BusyNS, math.MaxInt32)
-		work += worth(did.Submitted, did.WorkNS)
-	}
 	passed := t.now - s.reported
 	s.reported = t.now
+	var busy, work uint64
+	for _, m := range c.processes {
+		if m.places[gpu].active && !m.absent {
+			d := m.words(gpu, passed)
+			busy += d.busy
+			work += d.work
+		}
+	}
 	use := sched.Use{Busy: min(int64(busy), passed), Work: int64(min(work, math.MaxInt32))}
 	if use == (sched.Use{}) && !c.wants {
 		return
@@ -92,8 +95,9 @@ func worth(submitted, workNS uint64) uint64 {
 // skip reads words without telling: what was done until now is no part of what is told next.
 func (t *Table) skip(c *Container, gpu int) {
 	for _, m := range c.processes {
-		if m.places[gpu].active {
-			m.words(gpu)
+		if m.places[gpu].active && !m.absent {
+			m.words(gpu, 0)
+			m.places[gpu].said.carry = 0
 		}
 	}
 	c.seats[gpu].reported = t.now
@@ -104,14 +108,16 @@ func (t *Table) look() {
 	for _, c := range t.containers {
 		for _, m := range c.processes {
 			for gpu := range m.places {
-				if !m.places[gpu].active && m.process.Active(gpu) {
+				if !m.places[gpu].active && m.active(gpu) {
 					m.found(gpu)
 				}
 			}
 		}
-		c.exclude()
-		c.remember()
-		c.tellThrottled()
+	}
+	for i := 0; i < len(t.using); i++ {
+		t.using[i].exclude()
+		t.using[i].remember()
+		t.using[i].tellThrottled()
 	}
 	t.carry(nil)
 }

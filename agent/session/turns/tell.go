@@ -95,11 +95,8 @@ func (c *Container) tellGone(m *Member) {
 }
 
 func (m *Member) tellLie(gpu int) {
-	if p := &m.places[gpu]; !p.lied {
-		p.lied = true
-		m.c.tell(gpu, "throttled", m.pid, "what %s says that it has done on the GPU cannot be: it is taken for nothing",
-			m.program)
-	}
+	m.c.tell(gpu, "throttled", m.pid, "what %s says that it has done on the GPU cannot be: it is taken for nothing",
+		m.program)
 }
 
 // tellThrottled tells of seats that are held back for long.

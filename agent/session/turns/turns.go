@@ -72,7 +72,7 @@ type Table struct {
 	byID       map[sched.FlowID]*Container
 	last       sched.FlowID
 	processes  int
-	active     int // places in use, of all processes and GPUs
+	using      []*Container // those with a process that uses a GPU
 
 	decisions []sched.Decision // still to be carried out
 	changed   []*Container     // whose processes have said something, or have ended
@@ -109,6 +109,8 @@ type Container struct {
 	weight    float64
 	seats     []seat
 	processes []*Member
+	active    int   // places in use, of all processes and GPUs
+	at        int   // its place in the table's list of those that have any
 	gpus      []int // that the scheduler knows it to use, in order
 	wants     bool  // the scheduler knows that it has work
 	idle      bool  // the scheduler has been told that it has none, and nothing since
@@ -185,7 +187,7 @@ func (t *Table) Tick(now int64) {
 // Next is when Tick has something to do, sched.Never if there is nothing.
 func (t *Table) Next() int64 {
 	next := t.node.Next()
-	if t.active > 0 {
+	if len(t.using) > 0 {
 		next = min(next, t.reportAt)
 	}
 	if t.processes > 0 {

@@ -34,6 +34,9 @@ func (t *Table) Flows(now int64) (flows []Flow) {
 				f.Share[i], f.Known[i] = c.seats[gpu].history.share(t.now, slots)
 			}
 			for _, m := range c.processes {
+				if m.absent {
+					continue
+				}
 				w := m.process.Worked(gpu)
 				f.Worked.BusyNS += w.BusyNS
 				f.Worked.Submitted += w.Submitted

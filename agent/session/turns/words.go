@@ -1,0 +1,69 @@
+package turns
+
+// What processes say that they have done, word by word, and how much of it can be.
+
+import "weir/agent/session/page"
+
+// staleMax is how far busy time may be ahead of time, in ns: words are not written at once, and what was
+// launched before anything was known of it is made up for later.
+const staleMax = 1_000_000_000
+
+// said is what a process has said of a GPU. All zeros is one that has said nothing.
+type said struct {
+	known bool
+	words page.Worked
+	// Where counting began, which a lie begins anew: a process counts from its own beginning, whoever the
+	// agent was.
+	from  int64
+	busy  uint64
+	carry uint64 // busy time that came faster than time, ns
+	lied  bool
+}
+
+// did is what a process has done since the last time.
+type did struct{ busy, work uint64 }
+
+// take takes what a process says now, and returns what it has done since the last time: nothing, where that
+// cannot be. lie tells so.
+func (p *said) take(now int64, is page.Worked) (d did, lie bool) {
+	was := p.words
+	is.Waiting = 0
+	first := !p.known
+	if first && is == (page.Worked{}) {
+		return d, false
+	}
+	p.known, p.words = true, is
+	passed := uint64(max(0, now-p.from)) + staleMax
+	switch {
+	case first:
+		p.begin(now, is)
+		return d, false
+	case is.Submitted < was.Submitted || is.Completed < was.Completed || is.WorkNS < was.WorkNS ||
+		is.BusyNS < was.BusyNS || is.Ungated < was.Ungated || is.BusyNS-p.busy > passed:
+		p.begin(now, is)
+		return d, true
+	}
+	p.carry = min(p.carry+is.BusyNS-was.BusyNS, staleMax)
+	return did{work: worth(is.Submitted-was.Submitted, is.WorkNS-was.WorkNS)}, false
+}
+
+func (p *said) begin(now int64, is page.Worked) { p.from, p.busy, p.carry = now, is.BusyNS, 0 }
+
+// spend takes as much of the busy time that was said as can have been in a time.
+func (p *said) spend(passed int64) (busy uint64) {
+	busy = min(p.carry, uint64(max(0, passed)))
+	p.carry -= busy
+	return busy
+}
+
+// words reads what a process says of a GPU.
+func (m *Member) words(gpu int, passed int64) did {
+	p := &m.places[gpu].said
+	d, lie := p.take(m.c.table.now, m.process.Worked(gpu))
+	if lie && !p.lied {
+		p.lied = true
+		m.tellLie(gpu)
+	}
+	d.busy = p.spend(passed)
+	return d
+}
