@@ -108,10 +108,13 @@ func (q *queueView) watch(ctx context.Context, out io.Writer, pause time.Duratio
 			page.WriteString("\n")
 		}
 		err = q.show(ctx, &page)
-		if unreachable := errors.Is(err, control.ErrUnreachable); unreachable && !lost {
+		switch unreachable := errors.Is(err, control.ErrUnreachable); {
+		case ctx.Err() != nil:
+			return nil
+		case unreachable && !lost:
 			fmt.Fprintf(q.talk, "weir queue: %v; waiting for it\n", err)
 			lost = true
-		} else if !unreachable {
+		case !unreachable:
 			lost = false
 		}
 	}
