@@ -1,14 +1,16 @@
 package mixes
 
 // Hand-overs: from the true end of the holder's last kernel to the first launch of the next holder, beside a bare
-// chain of the same wake-ups in the same seconds, and the messages meanwhile.
+// chain of the same wake-ups (a timer's, a message's, a futex's) in the same seconds, and the messages meanwhile.
 
 import (
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,10 +36,13 @@ func (s span) takes() time.Duration { return s.to - s.from }
 // spans are what tests/bench/time/handover.c has seen, by kind.
 type spans map[string][]span
 
+// turns has the slot go to the other with each quantum, whether anybody is owed time or not.
+const turns = "contention = \"off\"\nthreshold = \"0s\"\n"
+
 // BenchmarkHandover has two busy programs that take turns.
 func BenchmarkHandover(b *testing.B) {
 	first, second := window(handoversFor), tracedFor
-	r := &run{mix: mix{"hand-overs", []load{{hog, 1}, {hog, 3}}}, how: underWeir, phases: []time.Duration{first, second}, scope: &scope{TB: b}}
+	r := &run{mix: mix{"hand-overs", of(hog, hog)}, how: underWeir, config: turns, phases: []time.Duration{first, second}, scope: &scope{TB: b}}
 	defer r.scope.end()
 	r.prepare()
 	begin := monotonic() + startUp
@@ -94,7 +99,7 @@ func countMessages(b *testing.B, r *run, until time.Duration) {
 		return
 	}
 	file := filepath.Join(r.node.Dir, "messages")
-	trace := r.node.Bare(path, "-f", "-qq", "-ttt", "-o", file, "-e", "trace=sendmsg,recvmsg,sendto,recvfrom",
+	trace := r.node.Bare(path, "-f", "-qq", "-ttt", "-o", file, "-e", "trace=sendmsg,recvmsg,sendto,recvfrom,read,write", "-y",
 		"-p", fmt.Sprint(r.node.Agent()))
 	seen := r.watch(until)
 	_ = syscall.Kill(trace.PID(), syscall.SIGINT)
@@ -102,6 +107,9 @@ func countMessages(b *testing.B, r *run, until time.Duration) {
 	messages := readMessages(b, file)
 	var counts []int
 	for _, h := range seen["handover"] {
+		if len(messages) == 0 || h.from < messages[0] || h.to > messages[len(messages)-1] {
+			continue
+		}
 		count := 0
 		for _, at := range messages {
 			if at >= h.from && at <= h.to {
@@ -135,24 +143,40 @@ func at(sorted []time.Duration, part float64) time.Duration {
 
 func micro(d time.Duration) string { return fmt.Sprintf("%.1f us", float64(d.Nanoseconds())/1000) }
 
-// readMessages is when each call of a trace that moved something was.
+// message is a call on a socket as strace writes it: thread, seconds, microseconds, and what it returned if it has by
+// then; the second form is for the end of one that strace saw begin before.
+var (
+	message  = regexp.MustCompile(`^(\d+) +(\d+)\.(\d{6}) \w+\(\d+<(?:socket|UNIX)[^>]*>.*?(?:= (-?\d+).*|unfinished \.\.\.>)$`)
+	finished = regexp.MustCompile(`^(\d+) .*resumed>.*= (-?\d+)`)
+)
+
+// readMessages is when each message of a trace was read or written, the first first.
 func readMessages(b *testing.B, file string) (times []time.Duration) {
-	// strace has the clock of the day.
-	offset := time.Duration(time.Now().UnixNano()) - monotonic()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		b.Fatal(err)
 	}
+	// strace has the clock of the day.
+	offset := time.Duration(time.Now().UnixNano()) - monotonic()
+	begun := make(map[string]time.Duration)
 	for line := range strings.Lines(string(text)) {
-		var thread int
-		var whole, micros int64
-		if n, _ := fmt.Sscanf(line, "%d %d.%d", &thread, &whole, &micros); n < 3 {
-			continue
+		line = strings.TrimSpace(line)
+		if m := message.FindStringSubmatch(line); m != nil {
+			whole, _ := strconv.ParseInt(m[2], 10, 64)
+			micros, _ := strconv.ParseInt(m[3], 10, 64)
+			at := time.Duration(whole)*time.Second + time.Duration(micros)*time.Microsecond - offset
+			if m[4] == "" {
+				begun[m[1]] = at
+			} else if m[4] > "0" {
+				times = append(times, at)
+			}
+		} else if m := finished.FindStringSubmatch(line); m != nil {
+			if at, known := begun[m[1]]; known && m[2] > "0" {
+				times = append(times, at)
+			}
+			delete(begun, m[1])
 		}
-		if strings.Contains(line, "= -1 ") || strings.Contains(line, "= 0\n") {
-			continue
-		}
-		times = append(times, time.Duration(whole)*time.Second+time.Duration(micros)*time.Microsecond-offset)
 	}
+	slices.Sort(times)
 	return times
 }

@@ -49,6 +49,7 @@ const (
 type run struct {
 	mix
 	how
+	config string          // lines of the agent's weir.toml
 	phases []time.Duration // for which the books are looked into one by one
 	// got is, by phase and program, the part of the phase's time that the compute engine worked for it.
 	got [][]float64
@@ -123,7 +124,7 @@ func (r *run) takes() (all time.Duration) {
 
 // prepare starts all of a run but its load.
 func (r *run) prepare() {
-	r.node = node.Start(r.scope, node.Options{NoAgent: r.how == plain})
+	r.node = node.Start(r.scope, node.Options{NoAgent: r.how == plain, Config: r.config})
 	start := r.starter()
 	for i, l := range r.loads {
 		r.programs = append(r.programs, start(i, l))

@@ -1,4 +1,4 @@
-// chain.c: see chain.h. The sender is woken by a timer, as who finds that a drain has ended.
+// chain.c: see chain.h.
 #define _GNU_SOURCE
 #include "chain.h"
 
@@ -80,8 +80,9 @@ void chain_round(void) {
     static char message[MESSAGE];
     if (round_count == ROUNDS_MAX)
         return;
-    nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
-    uint64_t from = now_ns();
+    uint64_t from = now_ns() + REST_NS;
+    struct timespec then = {(time_t)(from / 1000000000), (long)(from % 1000000000)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &then, NULL);
     if (send(link_fds[0], message, sizeof(message), MSG_NOSIGNAL) != MESSAGE)
         return;
     while (__atomic_load_n(&shared->woken, __ATOMIC_ACQUIRE) != round_count + 1)

@@ -4,9 +4,8 @@
 // handover MACHINE_FILE END: watches a simulated machine until END (ns of CLOCK_MONOTONIC) and
 // says, one a line, "handover FROM TO", from the true end of one program's last kernel to the
 // submission of the next program's first one, "overlap FROM TO" where that was submitted before,
-// and "chain FROM TO", from a message to the wake-up of the third process: one process sends it,
-// the second stores a word and wakes who waits for that, which is the third. Times are of
-// CLOCK_MONOTONIC, in ns. The chain's rounds lie between the looks at the machine.
+// and "chain FROM TO", of a round of the chain (chain.h). Times are of CLOCK_MONOTONIC, in ns. The
+// chain's rounds lie between the looks at the machine.
 #define _GNU_SOURCE
 #include "../../sim/engine.h"
 #include "chain.h"
