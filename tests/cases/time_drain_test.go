@@ -5,7 +5,6 @@ package cases
 
 import (
 	"fmt"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,12 +45,10 @@ func goesOn(t *testing.T, other *node.Flow, part float64) {
 // named waits for an event of one type about a container.
 func named(n *node.Node, kind, container string) {
 	n.Eventually(func() string {
-		for _, event := range n.EventsOf(kind, container) {
-			if strings.Contains(event.Message, container) {
-				return ""
-			}
+		if len(n.EventsOf(kind, container)) == 0 {
+			return fmt.Sprintf("no event %s of %s among %+v", kind, container, n.Events())
 		}
-		return fmt.Sprintf("no event %s that names %s among %+v", kind, container, n.Events())
+		return ""
 	})
 }
 
@@ -109,15 +106,15 @@ func knotted(t *testing.T, machine, settings string, gpus ...int) {
 	}
 	time.Sleep(settle)
 	attempt(t, func() string {
-		for _, p := range append(loads, tied) {
-			p.Passed(p.load) // the longest wait from now on
+		for _, p := range loads {
+			p.Worst(p.load) // from now on
 		}
 		rounds := rates(window, append(loads, tied)...)
 		if rounds[len(loads)] < 10 {
 			t.Fatalf("the knotted load gets on by %.1f rounds a second", rounds[len(loads)])
 		}
 		for i, p := range loads {
-			_, _, worst := p.Passed(p.load)
+			worst := p.Worst(p.load)
 			t.Logf("simulated: rounds of the knot %.0f a second; on GPU %d: %.0f launches a second, the longest took %s",
 				rounds[len(loads)], gpus[i], rounds[i], worst)
 			if worst > timeout/2 {
@@ -173,15 +170,15 @@ func TestT11CapturesStayValid(t *testing.T) {
 	}
 	for _, p := range captures {
 		n.Eventually(func() string {
-			if rounds := p.Launches(p.load); rounds < 30 { // an error of the driver ends the test
+			if rounds := p.Launches(p.load); rounds < 60 { // an error of the driver ends the test
 				return fmt.Sprintf("%s has made %d graphs", p.Name, rounds)
 			}
 			return ""
 		})
 	}
 	for _, p := range captures {
-		if flow := p.Queue(0); flow.Leases < 3 {
-			t.Errorf("nothing was taken away from %s: %+v", p.Name, flow)
+		if flow := p.Queue(0); flow.Leases < 2 {
+			t.Errorf("nothing was taken away from %s: %d leases", p.Name, flow.Leases)
 		}
 	}
 }

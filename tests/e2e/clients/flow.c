@@ -6,8 +6,8 @@
 //   pid                  its own
 //   init GPU...          makes contexts; the first one's is the current one
 //   play KEY=VALUE...    begins a load; its number
-//   passed NUMBER        how many launches of a load are through, when the last was (ns), and the
-//                        longest that one has taken since this was asked last (ns)
+//   passed NUMBER        how many launches of a load are through, and when the last was (ns)
+//   worst NUMBER         the longest that one has taken since this was asked last (ns)
 //   stop NUMBER          ends a load when its work is done; how many launches there were
 //   ways COST            begins every way of launching, once each; how many there are
 //   through              how many of them have come back
@@ -207,15 +207,16 @@ static void tell_act(const char *name, struct act *act) {
         pthread_join(act->thread, NULL);
     act->used = !ends;
     int code = __atomic_load_n(&act->code, __ATOMIC_ACQUIRE);
+    uint64_t passed = __atomic_load_n(&act->passed, __ATOMIC_ACQUIRE);
     if (code)
         printf("error %d\n", code);
     else if (ends)
-        printf("ok %" PRIu64 "\n", act->passed);
+        printf("ok %" PRIu64 "\n", passed);
+    else if (!strcmp(name, "worst"))
+        printf("ok %" PRIu64 "\n", __atomic_exchange_n(&act->worst_ns, 0, __ATOMIC_RELAXED));
     else
-        printf("ok %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-               __atomic_load_n(&act->passed, __ATOMIC_ACQUIRE),
-               __atomic_load_n(&act->last_ns, __ATOMIC_RELAXED),
-               __atomic_exchange_n(&act->worst_ns, 0, __ATOMIC_RELAXED));
+        printf("ok %" PRIu64 " %" PRIu64 "\n", passed,
+               __atomic_load_n(&act->last_ns, __ATOMIC_RELAXED));
     if (ends)
         *act = (struct act){.used = false};
 }
@@ -256,7 +257,7 @@ static void obey(const char *name, char *rest) {
         answer_code(init(rest));
     else if (!strcmp(name, "play"))
         begin_act(rest);
-    else if (known && (!strcmp(name, "passed") || !strcmp(name, "stop")))
+    else if (known && (!strcmp(name, "passed") || !strcmp(name, "worst") || !strcmp(name, "stop")))
         tell_act(name, &acts[number]);
     else if (!strcmp(name, "ways"))
         printf("ok %d\n", flow_ways_begin(strtoull(rest, NULL, 10)));

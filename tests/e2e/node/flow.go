@@ -74,19 +74,24 @@ func (f *Flow) Play(settings string) int {
 	return int(f.Number("play %s", settings))
 }
 
-// Passed is what a load has come to: how many launches are through, when the last was (CLOCK_MONOTONIC), and
-// the longest that one has taken since this was asked last.
-func (f *Flow) Passed(load int) (launches int64, last, worst time.Duration) {
+// Passed is how many launches of a load are through, and when the last was, of CLOCK_MONOTONIC.
+func (f *Flow) Passed(load int) (launches int64, last time.Duration) {
 	f.t.Helper()
 	n := f.Numbers("passed %d", load)
-	return n[0], time.Duration(n[1]), time.Duration(n[2])
+	return n[0], time.Duration(n[1])
 }
 
 // Launches is the first of what Passed says.
 func (f *Flow) Launches(load int) int64 {
 	f.t.Helper()
-	launches, _, _ := f.Passed(load)
+	launches, _ := f.Passed(load)
 	return launches
+}
+
+// Worst is the longest that a launch of a load has taken since this was asked last.
+func (f *Flow) Worst(load int) time.Duration {
+	f.t.Helper()
+	return time.Duration(f.Number("worst %d", load))
 }
 
 // Busy is the time for which a GPU has computed for this process, by its pid.
