@@ -18,11 +18,11 @@ const (
 	drainOff     = 700 * time.Millisecond
 )
 
-// holding is a machine on which a container holds the GPU beside another that has work, too.
-func holding(t *testing.T) (n *node.Node, holder, other *node.Flow) {
+// holding is a machine on which a container of a weight holds the GPU beside another, of weight 1, that has work, too.
+func holding(t *testing.T, weight float64) (n *node.Node, holder, other *node.Flow) {
 	t.Helper()
 	n = node.Start(t, node.Options{Config: always})
-	holder, other = n.Weighted("holder", 1), n.Weighted("other", 1)
+	holder, other = n.Weighted("holder", weight), n.Weighted("other", 1)
 	holder.Play(node.Hog)
 	other.Play(node.Hog)
 	time.Sleep(settle)
@@ -56,7 +56,7 @@ func named(n *node.Node, kind, container string) {
 // it goes on itself once it may.
 func TestT4HolderStopped(t *testing.T) {
 	t.Parallel()
-	n, holder, other := holding(t)
+	n, holder, other := holding(t, 1)
 	holder.Holds(0, other)
 	holder.Signal(syscall.SIGSTOP)
 	goesOn(t, other, 0.8)
@@ -73,7 +73,7 @@ func TestT4HolderStopped(t *testing.T) {
 // T4: the holder is killed.
 func TestT4HolderKilled(t *testing.T) {
 	t.Parallel()
-	n, holder, other := holding(t)
+	n, holder, other := holding(t, 100) // so that it is the holder, whenever that is
 	holder.Holds(0, other)
 	holder.Kill()
 	goesOn(t, other, 0.9)
@@ -83,7 +83,7 @@ func TestT4HolderKilled(t *testing.T) {
 // T4: the holder's kernel never ends. The simulated card gives both a slice in turn then.
 func TestT4HolderHangs(t *testing.T) {
 	t.Parallel()
-	n, holder, other := holding(t)
+	n, holder, other := holding(t, 1)
 	holder.Play("cost=3600000000000 times=1")
 	goesOn(t, other, 0.3)
 	named(n, "drain-long", "holder")
