@@ -55,10 +55,12 @@ func (n *Node) Close(now int64, id FlowID, lease uint64, more bool) []Decision {
 			found = true
 		}
 	}
-	if found && !more {
+	if found {
 		for _, f := range c.using() {
-			f.unreserve() // of a gang that has just got one more GPU
+			f.unreserve() // a gang that has got one more GPU meanwhile begins anew, by how far it is ahead now
 		}
+	}
+	if found && !more {
 		n.rest(c, 1)
 	}
 	for _, f := range c.using() {
@@ -114,6 +116,21 @@ func (n *Node) Waiters(now int64, id FlowID, some bool) []Decision {
 	}
 	for _, f := range c.using() {
 		f.on.waiters(f, some)
+	}
+	return n.finish(c)
+}
+
+// Drained: after Gate, what the container had submitted on this GPU before is done. Unless it says so, or has
+// no work, leases of others measure nothing for as long as a drain may take.
+func (n *Node) Drained(now int64, id FlowID, gpu int) []Decision {
+	c := n.begin(now, id)
+	if c == nil {
+		return nil
+	}
+	for _, f := range c.flows {
+		if f.on.gpu == gpu {
+			f.on.done(f)
+		}
 	}
 	return n.finish(c)
 }

@@ -46,6 +46,7 @@ type flow struct {
 	apart      int64 // moving mean of the time between its returns, ns; 0 while unknown
 	coRunUntil int64
 	hurried    uint64 // the number of its hurrying, of all that there were
+	before     uint64 // the closing of the gates before which it has submitted what may not be done; 0: it is
 	move       int64  // what bringing its memory here would take, ns
 	stalls     stalls
 }
@@ -159,6 +160,9 @@ func (q *queue) refile(f *flow) {
 		q.active.drop(f)
 	}
 	if is := f.in(inActive); is != was {
+		if !is {
+			q.done(f)
+		}
 		q.mode.count(f, is)
 		q.mode.weigh(q, f.weight, is)
 	}

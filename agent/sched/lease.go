@@ -27,7 +27,9 @@ type lease struct {
 	free, full int64
 	reserved   int64 // expected cost that is not charged yet
 	cost       int64 // charged so far
-	sampled    int64 // cost at the last report of any work
+	clean      bool  // nothing from before the closing of the gates ran beside it when it began
+	had        int64 // slot time, what is not charged included
+	work       int64 // reported
 
 	drain drain
 }
@@ -72,7 +74,7 @@ func (q *queue) newLease() *lease {
 // begin opens the gate of a lease.
 func (q *queue) begin(l *lease, number uint64) {
 	f := l.flow
-	l.number, l.state, l.due = number, leaseGranted, q.now+q.config.Quantum
+	l.number, l.state, l.due, l.clean = number, leaseGranted, q.now+q.config.Quantum, q.clean()
 	f.leasedAt, f.fetching, f.throttled = q.now, false, false
 	f.stats.leases++
 	waited := q.now - max(f.waitFrom, q.mode.since)
@@ -108,7 +110,7 @@ func (q *queue) settle(l *lease) {
 	}
 	if l.contended {
 		l.full += passed
-		l.flow.stats.got += passed
+		q.got(l, passed)
 		q.pay(l, passed)
 	} else {
 		l.free += passed
@@ -133,7 +135,8 @@ func (q *queue) pay(l *lease, ns int64) {
 func (q *queue) report(l *lease, use Use) {
 	q.settle(l)
 	extra := min(use.Busy-l.full, l.free)
-	l.flow.stats.got += max(0, extra)
+	q.got(l, max(0, extra))
+	l.work += max(0, use.Work)
 	if f := l.flow; q.active.len() > 1 {
 		q.advance()
 		extra = min(extra, int64((q.gvt+f.threshold()-f.virtual)*f.weight)+q.config.Quantum)
@@ -142,7 +145,11 @@ func (q *queue) report(l *lease, use Use) {
 		q.pay(l, extra)
 	}
 	l.free, l.full = 0, 0
-	q.measure(l, use.Work)
+}
+
+func (q *queue) got(l *lease, ns int64) {
+	l.had += ns
+	l.flow.stats.got += ns
 }
 
 // dueLease does what is due for a lease; its due is later than now afterwards, or it has ended.
@@ -173,7 +180,7 @@ func (q *queue) renewable(l *lease) bool {
 	if !q.othersWait(l.flow) {
 		return true
 	}
-	if q.ready[hurrying].len() > 0 {
+	if q.ready[hurrying].len() > 0 || q.measuring() {
 		return false
 	}
 	if tag := l.flow.tag(l); tag > q.gvt && q.nearest() == nil {
@@ -215,7 +222,7 @@ func (q *queue) end(l *lease) {
 	if l.state != leaseReserved {
 		f.estimate = average(f.estimate, max(1, l.cost))
 		q.turn = average(q.turn, l.cost)
-		q.note(f, f.rate.work == 0) // who reports no work is measured as far as can be
+		q.note(f, false)
 	}
 	q.refile(f)
 	q.advance()
@@ -241,7 +248,10 @@ func (q *queue) close(f *flow, number uint64) bool {
 		return false
 	}
 	if l != nil {
+		q.settle(l)
 		q.drained(l)
+		q.measure(l)
+		q.done(f)
 		q.end(l)
 	}
 	return true

@@ -39,33 +39,12 @@ type mode struct {
 	over  float64 // the sum of what flows have had beyond their shares since the opening, ns
 	under float64 // and of what others have had too little
 
+	won float64 // what flows have had in sum since the opening, or the rivals' coming, ns
+
 	phase   uint64 // counts closings
+	left    int    // active flows with work from before the last closing that may not be done
 	stale   int    // active flows that have not been measured in this phase
 	unknown int    // active flows that have never been measured
-}
-
-// rate is what is known of a flow's operations: their number and cost on its leases, of which what is
-// from earlier phases counts a quarter as much with each.
-type rate struct {
-	work  float64
-	cost  float64 // ns
-	known bool    // it has had a lease
-	phase uint64  // of the last measuring that was long enough
-	aged  uint64  // of the last measuring
-
-	unclaimed float64 // time of no lease that has not been charged, ns
-	opening   uint64  // the phase before the opening since which there are, in ns,
-	share     float64 // its share,
-	surplus   float64 // what it has had beyond it,
-	charged   float64 // and what was charged
-}
-
-// worth is the slot time of so much work, in ns; 0 if that is not known.
-func (r *rate) worth(work int64) float64 {
-	if r.work == 0 {
-		return 0
-	}
-	return float64(max(0, work)) * r.cost / r.work
 }
 
 // count keeps the sums over active flows as f becomes active or idle.
@@ -112,37 +91,6 @@ func (q *queue) level() float64 {
 	return max(q.gvt, q.mode.fair)
 }
 
-// measure takes what a lease has cost since the last report with any work.
-func (q *queue) measure(l *lease, work int64) {
-	cost := float64(l.cost - l.sampled)
-	if work <= 0 || cost <= 0 {
-		return // a kernel longer than the time between reports
-	}
-	l.sampled = l.cost
-	r := &l.flow.rate
-	if r.aged != q.mode.phase {
-		r.work, r.cost, r.aged = r.work/4, r.cost/4, q.mode.phase
-	}
-	r.work += float64(work)
-	if r.cost += cost; r.cost >= float64(q.config.Quantum) {
-		q.note(l.flow, true)
-	}
-}
-
-// note: f has been measured, and well enough for this phase or not.
-func (q *queue) note(f *flow, enough bool) {
-	active := f.in(inActive)
-	if active {
-		q.mode.count(f, false)
-	}
-	if f.rate.known = true; enough {
-		f.rate.phase = q.mode.phase
-	}
-	if active {
-		q.mode.count(f, true)
-	}
-}
-
 // review opens or closes the gates.
 func (q *queue) review() {
 	m := &q.mode
@@ -155,15 +103,29 @@ func (q *queue) review() {
 		}
 	case rivals != m.rivals:
 		q.say(Decision{Kind: Open, GPU: q.gpu, Rivals: rivals})
-		m.rivals, m.since = rivals, q.now
+		m.rivals, m.since, m.won = rivals, q.now, 0
 		m.fair, m.fairAt = q.gvt, q.now // whoever was alone is owed nothing
 		if rivals && (q.now < m.until || m.unknown > 0) {
 			q.closeGates()
 		}
-	case rivals && (m.tripped || m.unknown > 0 || q.now >= m.since+m.hold):
+	case rivals && (m.tripped || q.wasteful() || m.unknown > 0 || q.now >= m.since+m.hold):
 		q.closeGates()
 	}
 	m.tripped = false
+}
+
+// Leases are also better where programs that could use the GPU all the time take turns by its slices: each change of
+// programs costs. wasteMax of the time is lost to that without leases at most, once wasteSlack ns more are.
+const (
+	wasteMax   = 0.02
+	wasteSlack = float64(20 * ms)
+)
+
+// wasteful: with the gate open all flows together get less than the time that has passed, in what leases would
+// give them. (Those that fill each other's gaps get more.)
+func (q *queue) wasteful() bool {
+	m := &q.mode
+	return !m.gated && m.rivals && m.won < (1-wasteMax)*float64(q.now-m.since)-wasteSlack
 }
 
 // reviewDue is when review has something to do without an event.
@@ -181,6 +143,9 @@ func (q *queue) reviewDue() int64 {
 func (q *queue) closeGates() {
 	m, c := &q.mode, &q.config
 	switch {
+	case q.wasteful():
+		m.stay = min(max(4*m.stay, 4*c.GatedFor), c.GatedMax)
+		m.until, m.hold = q.now+m.stay, c.OpenFor
 	case m.tripped:
 		if m.stay *= 4; q.now-m.since > c.OpenFor/2 {
 			m.stay = 0
@@ -193,6 +158,7 @@ func (q *queue) closeGates() {
 	m.gated, m.since = true, q.now
 	m.phase++
 	m.stale = q.active.len()
+	q.mark()
 	q.say(Decision{Kind: Gate, GPU: q.gpu})
 	q.switched = append(q.switched, q)
 }
@@ -204,7 +170,7 @@ func (q *queue) openGates(rivals bool) {
 	m := &q.mode
 	m.gated, m.rivals, m.since = false, rivals, q.now
 	m.fair, m.fairAt = q.gvt, q.now
-	m.over, m.under = 0, 0
+	m.over, m.under, m.won = 0, 0, 0
 	q.say(Decision{Kind: Open, GPU: q.gpu, Rivals: rivals})
 	q.switched = append(q.switched, q)
 }
@@ -223,7 +189,7 @@ func (q *queue) used(f *flow, use Use) {
 		}
 		return
 	}
-	got := q.got(f, use.Work, busy, passed)
+	got := q.gotFreely(f, use.Work, busy, passed)
 	f.stats.got += int64(got)
 	open := !q.mode.gated && !f.coRun
 	if open {
@@ -233,6 +199,7 @@ func (q *queue) used(f *flow, use Use) {
 		q.refile(f)
 		q.runFair()
 		if q.mode.rivals {
+			q.mode.won += got
 			got = q.mode.fairly(f, got, float64(passed))
 		}
 	}
@@ -246,9 +213,9 @@ func (q *queue) used(f *flow, use Use) {
 // unclaimedMax is how long the time of one kernel may be that is reported when it is done, in ns.
 const unclaimedMax = sec
 
-// got is what f has had without a lease, in slot time: what its work is worth, or else its busy time; and
+// gotFreely is what f has had without a lease, in slot time: what its work is worth, or else its busy time; and
 // no more than the time that has passed, over some reports.
-func (q *queue) got(f *flow, work, busy, passed int64) float64 {
+func (q *queue) gotFreely(f *flow, work, busy, passed int64) float64 {
 	f.rate.unclaimed = min(f.rate.unclaimed+float64(passed), float64(unclaimedMax))
 	got := f.rate.worth(work)
 	if f.rate.work == 0 {

@@ -11,6 +11,7 @@ import (
 
 const (
 	modelSlice  = 1024 * 1000 // ns
+	modelSwitch = 50 * 1000   // from one program to another
 	modelWindow = 4 * ms      // what may be in flight among rivals, beyond one kernel
 	modelAhead  = 64 * ms     // and alone
 	modelGap    = 2 * ms      // without work for so long, a program is idle
@@ -46,6 +47,7 @@ type program struct {
 	reopened bool
 	wanted   bool // it has said so, and waits
 	held     bool // a launch waits at the gate
+	before   bool // what it submitted before the gate closed may not be done
 	asked    int64
 	waits    []int64 // for each lease, ns
 
@@ -63,6 +65,7 @@ type modelGPU struct {
 	rivals bool
 	turn   *program // whose slice it is
 	until  int64
+	ready  int64 // the switch to it is done then
 }
 
 type model struct {

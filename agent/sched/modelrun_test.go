@@ -54,6 +54,7 @@ func (m *model) switched(d Decision) {
 			// With the gate just closed, who is in its launches waits from now on.
 			p.leased, p.draining, p.reopened, p.wanted, p.asked = 0, false, false, g.gated, m.now
 		}
+		p.before = g.gated
 		m.regate(p)
 	}
 }
@@ -113,7 +114,7 @@ func (m *model) runs(p *program) bool {
 		return false
 	}
 	for i, g := range p.gpus {
-		if p.queued[i] == 0 || g.turn != p {
+		if p.queued[i] == 0 || g.turn != p || m.now < g.ready {
 			return false
 		}
 	}
@@ -142,6 +143,9 @@ func (m *model) until(end int64) int64 {
 	for _, g := range m.gpus {
 		if g.turn != nil && m.rival(g) != nil {
 			at = min(at, g.until)
+		}
+		if m.now < g.ready {
+			at = min(at, g.ready)
 		}
 	}
 	return max(at, m.now)
@@ -204,6 +208,9 @@ func (m *model) slice() {
 			has = g.turn.queued[slices.Index(g.turn.gpus, g)] > 0
 		}
 		if other := m.rival(g); other != nil && (!has || m.now >= g.until) {
+			if g.turn != nil {
+				g.ready = m.now + modelSwitch
+			}
 			g.turn, g.until = other, m.now+modelSlice
 		} else if m.now >= g.until {
 			g.until = m.now + modelSlice
@@ -230,6 +237,12 @@ func (m *model) answer(p *program) {
 	}
 	if p.outstanding() || p.stopped || p.gone {
 		return
+	}
+	if p.before {
+		p.before = false
+		for _, g := range p.gpus {
+			m.take(m.node.Drained(m.now, p.id, g.number))
+		}
 	}
 	idle := m.now-p.idleFrom >= modelGap && !p.held
 	switch {

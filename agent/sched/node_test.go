@@ -286,3 +286,33 @@ func TestLateCloseIsIgnored(t *testing.T) {
 		t.Errorf("%+v became %+v; %v", before, after, again)
 	}
 }
+
+// TestLeasesBesideWorkFromBeforeAreNotMeasured: what flow 1 submitted before the gate closed runs on beside the first
+// lease of flow 2, which is measured on another one, unless flow 1 says that it is done.
+func TestLeasesBesideWorkFromBeforeAreNotMeasured(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		node := newNode(t, 2, Default())
+		node.Resident(0, 1, 0, false, 0) // so that the other goes first
+		node.Want(0, 1, 1)
+		node.Used(10*ms, 1, 0, Use{Busy: 10 * ms, Work: 10})
+		d := node.Want(11*ms, 2, 1)
+		if found(d, Gate) == (Decision{}) || found(d, Grant).Flow != 2 {
+			t.Fatalf("a newcomer: %v", d)
+		}
+		node.Resident(11*ms, 1, 0, true, 0)
+		if done {
+			node.Drained(12*ms, 1, 0)
+			d = node.Close(12*ms, 2, found(d, Grant).Lease, true)
+		}
+		lease, now, leases := found(d, Grant), 12*ms, map[FlowID]int{}
+		for node.queues[0].mode.gated && lease.Flow != 0 && leases[1]+leases[2] < 10 {
+			leases[lease.Flow]++
+			now += 25 * ms
+			node.Used(now, lease.Flow, 0, Use{Busy: 25 * ms, Work: 25})
+			lease = found(node.Close(now, lease.Flow, lease.Lease, true), Grant)
+		}
+		if measuredAtOnce := leases[2] == 1; node.queues[0].mode.gated || measuredAtOnce != done {
+			t.Errorf("done before: %v: gated %v after %v leases", done, node.queues[0].mode.gated, leases)
+		}
+	}
+}

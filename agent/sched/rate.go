@@ -1,0 +1,85 @@
+package sched
+
+// What flows' operations cost, measured on their leases. What was submitted before the gates closed runs on beside
+// the first leases, and a lease beside it tells nothing of its holder: a program that waits for each of its
+// kernels would seem to take slices of a hog's for each.
+
+// rate is what is known of a flow's operations: their number and cost on its leases, of which what is
+// from earlier phases counts a quarter as much with each.
+type rate struct {
+	work  float64
+	cost  float64 // ns
+	known bool    // it has had a lease
+	phase uint64  // of the last measuring that was long enough
+	aged  uint64  // of the last measuring
+
+	unclaimed float64 // time of no lease that has not been charged, ns
+	opening   uint64  // the phase before the opening since which there are, in ns,
+	share     float64 // its share,
+	surplus   float64 // what it has had beyond it,
+	charged   float64 // and what was charged
+}
+
+// worth is the slot time of so much work, in ns; 0 if that is not known.
+func (r *rate) worth(work int64) float64 {
+	if r.work == 0 {
+		return 0
+	}
+	return float64(max(0, work)) * r.cost / r.work
+}
+
+// measure takes what a lease that is over has cost, and what was done on it: all of it, with its drain. Part
+// of a lease would not do, since a long operation may lie across its end.
+func (q *queue) measure(l *lease) {
+	r := &l.flow.rate
+	if !l.clean || l.work <= 0 || l.had <= 0 {
+		q.note(l.flow, l.clean && r.work == 0) // who reports no work is measured as far as can be
+		return
+	}
+	if r.aged != q.mode.phase {
+		r.work, r.cost, r.aged = r.work/4, r.cost/4, q.mode.phase
+	}
+	r.work += float64(l.work)
+	r.cost += float64(l.had)
+	q.note(l.flow, r.cost >= float64(q.config.Quantum))
+}
+
+// measuring: the gates are closed for nothing else any more.
+func (q *queue) measuring() bool {
+	return !q.config.AlwaysGate && q.mode.gated && q.now >= q.mode.until && q.mode.stale > 0
+}
+
+// note: f has been measured, and well enough for this phase or not.
+func (q *queue) note(f *flow, enough bool) {
+	active := f.in(inActive)
+	if active {
+		q.mode.count(f, false)
+	}
+	if f.rate.known = true; enough {
+		f.rate.phase = q.mode.phase
+	}
+	if active {
+		q.mode.count(f, true)
+	}
+}
+
+// mark notes that active flows may have work from before this closing of the gates.
+func (q *queue) mark() {
+	q.mode.left = q.active.len()
+	for _, item := range q.active.items[heapRoot:] {
+		q.table.flows[item.flow].before = q.mode.phase
+	}
+}
+
+// done: what f had submitted before the gates closed is done.
+func (q *queue) done(f *flow) {
+	if f.before != 0 && f.before == q.mode.phase {
+		q.mode.left--
+	}
+	f.before = 0
+}
+
+// clean: nothing from before the gates closed is left; what takes longer than a drain may is not waited for.
+func (q *queue) clean() bool {
+	return q.mode.left == 0 || q.now >= q.mode.since+q.config.DrainTimeout
+}
