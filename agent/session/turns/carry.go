@@ -122,10 +122,11 @@ func (c *Container) settleMode(gpu int) {
 		return
 	}
 	c.turnTo(gpu, state)
-	if state == seatOpen {
-		c.lookWanting(gpu)
-	} else {
+	if s.residual = state == seatClosed; s.residual {
+		c.forget(gpu)
 		c.lookActive(gpu)
+	} else {
+		c.lookWanting(gpu)
 	}
 	c.change()
 }
@@ -187,9 +188,29 @@ func (c *Container) judge() {
 		c.finishLate(lease)
 		return
 	}
+	c.residue()
 	if idle && !c.idle {
 		c.idle, c.wants = true, false
 		t.carry(t.node.Idle(t.now, c.id))
+	}
+}
+
+// residue tells the scheduler once what was submitted before the gates closed is done: until then, leases of
+// others do not have the GPU for themselves.
+func (c *Container) residue() {
+	for _, gpu := range c.gpus {
+		if s := &c.seats[gpu]; s.residual && s.state == seatClosed && c.drained(gpu) {
+			s.residual = false
+			c.table.drained(c, gpu)
+		}
+	}
+}
+
+func (t *Table) drained(c *Container, gpu int) {
+	if r, there := any(t.node).(interface {
+		Drained(now int64, id sched.FlowID, gpu int) []sched.Decision
+	}); there {
+		t.carry(r.Drained(t.now, c.id, gpu))
 	}
 }
 

@@ -23,6 +23,7 @@ type place struct {
 	drained bool // of the lease that is to end all is done
 	looking bool // it is still to be told to look
 	waiting uint32
+	flying  bool // once it is absent: it had something submitted that was not done
 
 	said said
 }
@@ -74,6 +75,7 @@ func (m *Member) Absent(now int64) {
 	for gpu := range m.places {
 		if p := &m.places[gpu]; p.active {
 			t.reportSeat(m.c, gpu)
+			p.flying = m.flies(gpu)
 			p.wants, p.looking, p.waiting = false, false, 0
 		} else if m.process.Active(gpu) {
 			m.use(gpu)
@@ -81,6 +83,15 @@ func (m *Member) Absent(now int64) {
 	}
 	m.absent, m.process = true, nil
 	t.carry(nil)
+}
+
+// flies tells whether the process has anything submitted that is not done, as far as it says.
+func (m *Member) flies(gpu int) bool {
+	if m.absent {
+		return m.places[gpu].flying
+	}
+	w := m.process.Worked(gpu)
+	return w.Submitted > w.Completed || w.Waiting > 0
 }
 
 // Succeed: the process has come back as m. Where it was at work it is taken to be still.

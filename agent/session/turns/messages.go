@@ -34,7 +34,7 @@ func (m *Member) Drained(now int64, w Message) {
 	if m.gone || !m.current(now, w) {
 		return
 	}
-	if s := &c.seats[w.GPU]; s.state != seatDraining && s.state != seatLate {
+	if s := &c.seats[w.GPU]; s.state != seatDraining && s.state != seatLate && !s.residual {
 		return
 	}
 	p := &m.places[w.GPU]

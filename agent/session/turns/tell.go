@@ -4,15 +4,17 @@ package turns
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
 // tellEvery is how often an event of a kind is written of a seat at most; throttledLong is how long a flow is
-// held back before that is worth one. In ns.
+// held back before that is worth one, and stallLong how long a drain takes that others wait for. In ns.
 const (
 	tellEvery     int64 = 60_000_000_000
 	throttledLong int64 = 1_000_000_000
+	stallLong     int64 = 100_000_000
 )
 
 // tell writes an event, if there was none of the kind for a while.
@@ -84,10 +86,11 @@ func (c *Container) tellCoRun(gpu int, begins bool) {
 	c.tell(gpu, "leased", 0, "it takes turns with the others again")
 }
 
-// tellGone tells of a holder whose process has ended, if it was the only one that used the GPU.
+// tellGone tells of a holder whose process has ended with work under way, if it was the only one that used the
+// GPU.
 func (c *Container) tellGone(m *Member) {
 	for _, gpu := range c.gpus {
-		if s := &c.seats[gpu]; s.holds() && m.places[gpu].active && s.active == 1 {
+		if s := &c.seats[gpu]; s.holds() && m.places[gpu].active && s.active == 1 && m.flies(gpu) {
 			c.tell(gpu, "holder-gone", m.pid, "%s ended, or was killed, while the GPU was its container's: others go on",
 				m.program)
 		}
@@ -103,10 +106,25 @@ func (m *Member) tellLie(gpu int) {
 func (c *Container) tellThrottled() {
 	t := c.table
 	for gpu := range c.seats {
-		if s := &c.seats[gpu]; s.throttledFrom > 0 && s.active > 0 && t.now-s.throttledFrom > throttledLong {
+		s := &c.seats[gpu]
+		if s.throttledFrom == 0 || s.active == 0 {
+			continue
+		}
+		if v, _ := t.node.ViewOn(c.id, gpu); v.State != "throttled" || t.stalls(gpu) {
+			s.throttledFrom = t.now // it waits for a drain of another, of which that one is told
+		}
+		if t.now-s.throttledFrom > throttledLong {
 			c.tell(gpu, "throttled", 0, "held back for %v: it has had more than its share before, and gets none until the "+
 				"others have had theirs", since(s.throttledFrom, t.now))
 			s.throttledFrom = t.now
 		}
 	}
+}
+
+// stalls tells whether a drain on the GPU takes long.
+func (t *Table) stalls(gpu int) bool {
+	return slices.ContainsFunc(t.using, func(c *Container) bool {
+		s := &c.seats[gpu]
+		return s.holds() && s.state != seatLeased && t.now-s.drainFrom > stallLong
+	})
 }
