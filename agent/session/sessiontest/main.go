@@ -31,6 +31,10 @@ import (
 //	export GPU BYTES KEY     as Tenant.Export; KEY is a number
 //	import KEY, drop KEY, forget KEY
 //	forge GPU VALUE          write VALUE as the unused credit
+//	want|drained|progress|idle GPU LEASE WAITING  say so of GPU time
+//	lease GPU, window GPU    the words of GPU time in the control page
+//	work GPU ACTIVE DONE     write that so many operations of 1 us are done, and whether more are submitted
+//	looks                    how many LOOKs have come, and the GPU and lease of the latest
 //	hold                     start a child that keeps the connection open; its pid
 //	closefrom                close every descriptor but the standard ones
 //	exec [tenant]            become another program: cat, or a new tenant
@@ -105,6 +109,15 @@ func (p *program) do(command string, args []string) (answer string, err error) {
 	case "forget":
 		p.tenant.Forget(Key(numbers[0]))
 		return "", nil
+	case "want", "drained", "progress", "idle":
+		return "", p.tenant.SayTurn(command, uint32(numbers[0]), uint32(numbers[1]), uint32(numbers[2]))
+	case "work":
+		n := numbers[2]
+		p.tenant.Work(int(numbers[0]), numbers[1] != 0, n+numbers[1], n, 1000*n)
+		return "", nil
+	case "looks":
+		count, last, err := p.tenant.Looks()
+		return fmt.Sprint(count, last.Gpu, last.Lease), err
 	case "display":
 		p.tenant.Display(int(numbers[0]), numbers[1], numbers[2])
 		return "", nil
@@ -124,6 +137,10 @@ func (p *program) onGPU(command string, gpu int, n uint64) (string, error) {
 		return "", nil
 	case "held":
 		return fmt.Sprint(t.Held(gpu)), nil
+	case "lease":
+		return fmt.Sprint(t.Lease(gpu)), nil
+	case "window":
+		return fmt.Sprint(t.Window(gpu)), nil
 	case "credit":
 		return fmt.Sprint(t.Credit(gpu)), nil
 	case "query":

@@ -336,6 +336,9 @@ func (t *Tenant) roundTrip(question []byte, kind uint16, answer any) error {
 
 func (t *Tenant) receive(kind uint16, answer any) error {
 	packet, _, err := t.conn.Receive()
+	for err == nil && Type(packet) == abi.MsgLook {
+		packet, _, err = t.conn.Receive()
+	}
 	if err == nil && Type(packet) == abi.MsgClose {
 		err = AsClosed(packet)
 	} else if err == nil && Type(packet) != kind {
