@@ -201,16 +201,8 @@ func (c *Container) residue() {
 	for _, gpu := range c.gpus {
 		if s := &c.seats[gpu]; s.residual && s.state == seatClosed && c.drained(gpu) {
 			s.residual = false
-			c.table.drained(c, gpu)
+			c.table.carry(c.table.node.Drained(c.table.now, c.id, gpu))
 		}
-	}
-}
-
-func (t *Table) drained(c *Container, gpu int) {
-	if r, there := any(t.node).(interface {
-		Drained(now int64, id sched.FlowID, gpu int) []sched.Decision
-	}); there {
-		t.carry(r.Drained(t.now, c.id, gpu))
 	}
 }
 
@@ -253,17 +245,21 @@ func (c *Container) late() uint64 {
 	return 0
 }
 
-// finish ends a lease: all that was submitted on it is done, or there is nothing to do.
+// finish ends a lease: all that was submitted on it is done, or there is nothing to do. So is what was left from
+// before the gates closed.
 func (c *Container) finish(lease uint64) {
-	t := c.table
+	t, more := c.table, false
+	var residual []int
 	for _, gpu := range c.gpus {
-		if s := &c.seats[gpu]; s.holds() && s.lease == lease {
+		s := &c.seats[gpu]
+		ends := s.holds() && s.lease == lease
+		if ends {
 			t.reportSeat(c, gpu)
 			c.turnTo(gpu, seatClosed)
+			if s.residual {
+				s.residual, residual = false, append(residual, gpu)
+			}
 		}
-	}
-	more := false
-	for _, gpu := range c.gpus {
 		for _, m := range c.processes {
 			p := &m.places[gpu]
 			if !p.active && m.active(gpu) { // it launched just before the gate closed
@@ -271,11 +267,14 @@ func (c *Container) finish(lease uint64) {
 				m.look(gpu)
 			}
 			more = more || p.wants || p.waiting > 0
-			p.drained = false
+			p.drained = p.drained && !ends
 		}
 	}
 	c.wants = more
 	t.carry(t.node.Close(t.now, c.id, lease, more))
+	for _, gpu := range residual {
+		t.carry(t.node.Drained(t.now, c.id, gpu))
+	}
 	c.change()
 }
 

@@ -245,3 +245,115 @@ func (w *world) count(kind, name string, words ...string) (count int) {
 	}
 	return count
 }
+
+// TestHungUpAtEachTurn: a container whose process closes its connection whenever its turn is over, and launches on,
+// gets no more than the one beside it by that: its turn lasts until the drain timeout, and then it has none.
+func TestHungUpAtEachTurn(t *testing.T) {
+	w := newWorld(t, 1, always)
+	a, b := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("b", 1), ms, 8, 0)
+	w.run(200 * ms)
+	for a.in.seats[0].state != seatDraining {
+		w.run(step)
+	}
+	a.Absent(w.now)
+	a.deaf = true
+	w.run(900 * ms)
+	if !a.in.seats[0].holds() || w.count("drain-long", "a") != 0 {
+		t.Fatalf("its turn is over before the drain timeout: %+v", w.events)
+	}
+	w.run(500 * ms)
+	if s := &a.in.seats[0]; s.state != seatLate || w.count("drain-long", "a", "program-0") != 1 || !b.in.seats[0].holds() {
+		t.Fatalf("state %d after the drain timeout: %+v", s.state, w.events)
+	}
+	a.Absent(w.now)
+	again := w.program(a.in, ms, 8, 0)
+	again.Succeed(w.now, a.Member)
+	again.flight, a.until = a.flight, 0
+	w.run(2 * sec)
+	before := gots(again, b)
+	w.run(2 * sec)
+	near(t, "once it is back", parts(before, again, b)[0], 0.5, 0.05)
+	if len(a.in.processes) != 1 {
+		t.Errorf("%d processes", len(a.in.processes))
+	}
+}
+
+// TestNeighbourIsNotThrottled: who waits for a drain of another is not said to have had too much.
+func TestNeighbourIsNotThrottled(t *testing.T) {
+	w := newWorld(t, 1, func(s *Settings) { s.AlwaysGate, s.DrainTimeout = true, 10*sec })
+	a, _ := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("b", 1), ms, 8, 0)
+	w.run(300 * ms)
+	for !a.in.seats[0].holds() {
+		w.run(step)
+	}
+	a.stuck = true
+	w.run(5 * sec)
+	if w.count("throttled", "b") != 0 {
+		t.Errorf("events %+v", w.events)
+	}
+}
+
+// TestLooksAreBounded: a container of very many processes does not keep the agent busy with its revocations, and
+// all of them are told in the end.
+func TestLooksAreBounded(t *testing.T) {
+	w := newWorld(t, 1, always)
+	crowd := w.box("crowd", 1)
+	var all []*program
+	for range 300 {
+		p := w.program(crowd, ms, 1, 0)
+		p.deaf = true
+		all = append(all, p)
+	}
+	w.progs = nil
+	w.program(w.box("b", 1), ms, 8, 0)
+	for _, p := range all {
+		p.Want(w.now, Message{Lease: crowd.words[0].Lease >> 1})
+	}
+	told := func() (count int) {
+		for _, p := range all {
+			count += p.looks
+			p.looks = 0
+		}
+		return count
+	}
+	told()
+	for most := 0; crowd.seats[0].state != seatDraining; most = max(most, told()) {
+		if w.run(step); most > looksMax {
+			t.Fatalf("%d are told at once", most)
+		}
+	}
+	told()
+	sum := 0
+	for range 100 {
+		w.run(ms)
+		now := told()
+		if sum += now; now > looksMax {
+			t.Fatalf("%d are told at once", now)
+		}
+	}
+	if sum < 300-2*looksMax { // some are told in the step that revokes
+		t.Errorf("%d of 300 were told", sum)
+	}
+}
+
+// TestResidueIsTold: what was in flight when the gates closed is over once all have said so, and only then rates
+// are taken.
+func TestResidueIsTold(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	a := w.program(w.box("a", 1), ms, 64, 0)
+	w.run(200 * ms)
+	b := w.program(w.box("b", 1), 50*us, 1, 0)
+	for !w.table.gpus[0].gated {
+		w.run(step)
+	}
+	if s := &a.in.seats[0]; !s.residual && s.state == seatClosed {
+		t.Error("what a had in flight is forgotten")
+	}
+	w.run(500 * ms)
+	if a.in.seats[0].residual || b.in.seats[0].residual {
+		t.Errorf("residual after half a second: %+v, %+v", a.in.seats[0], b.in.seats[0])
+	}
+	before := gots(a, b)
+	w.run(6 * sec)
+	near(t, "of GPU time, of the one that waits for each kernel", parts(before, a, b)[1], 0.5, 0.12)
+}
