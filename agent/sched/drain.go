@@ -3,22 +3,32 @@ package sched
 // What happens between the revocation of a lease and its end. A drain that makes no progress may wait
 // for work that the gate holds back (rows T7 and T9 of tests/cases), so the gate opens again for a moment.
 // If progress comes at once then, that was it; a flow to which it happens again and again is co-run.
-// If not, a long kernel runs: the flow's patience is raised to its length, so that the gate is not
-// opened for nothing at each of its drains. What never ends loses the slot after the drain timeout.
+// If none comes, a long kernel runs, most likely: the gate is opened again after and for twice as long each time, and once the
+// kernel has ended with the gate closed the flow's patience is raised to its length, so that the gate is not opened for
+// nothing at each of its drains. What never ends loses the slot after the drain timeout.
+//
+// On a machine that is busy everything takes longer: progress that comes later, but before the gate closes, may be
+// either. It raises patience a little, with which a kernel of that length ends while the gate is closed; if
+// nothing happens until the gate is open again, that was it.
 
 // helpWithin: progress so soon after the gate has opened again is taken as its effect, in ns. A guess
 // that lies well over the few wake-ups that it takes, and well under kernels worth waiting for.
 const helpWithin = 5 * ms
+
+// patienceUnsure is how many times the usual patience a flow's may become by what may have been either.
+const patienceUnsure = 4
 
 // drain is what a lease remembers of its drain.
 type drain struct {
 	revoked  int64 // the first revocation
 	still    int64 // since when nothing has happened that could have been seen
 	reopened int64
-	opened   bool // the gate was opened again
-	helped   bool // and that brought progress, the last time
-	useless  bool // or it did not, and is not tried again in this drain
-	nobody   bool // waits at the gate, so that opening it cannot help
+	reclosed int64 // when the gate closed after it was opened in vain
+	opened   bool  // the gate was opened again
+	helped   bool  // and that brought progress, the last time
+	vain     int   // or it did not, so many times since the last progress
+	unsure   int   // openings in which progress came late
+	nobody   bool  // waits at the gate, so that opening it cannot help
 }
 
 // stalls are what a flow remembers of its drains.
@@ -33,8 +43,26 @@ func (l *lease) patience() int64 {
 	if l.drain.helped {
 		return helpWithin
 	}
+	return max(l.usual(), l.flow.stalls.patience)
+}
+
+// usual is the patience with a flow of which nothing is known, and for how long a gate that was opened again
+// stays open.
+func (l *lease) usual() int64 {
 	c := &l.flow.on.config
-	return max(c.Quantum, c.DrainStall, l.flow.stalls.patience)
+	return max(c.Quantum, c.DrainStall)
+}
+
+// reopening is when the gate of a draining lease may open again if nothing happens.
+func (l *lease) reopening() int64 {
+	switch d := &l.drain; {
+	case d.nobody:
+		return Never
+	case d.vain > 0:
+		return d.reclosed + l.patience()<<d.vain
+	default:
+		return d.still + l.patience()
+	}
 }
 
 // revoke closes the gate of a granted lease.
@@ -50,15 +78,12 @@ func (q *queue) revoke(l *lease) {
 
 func (q *queue) closeGate(l *lease) {
 	l.state, l.drain.nobody = leaseDraining, false
-	if !l.drain.useless {
+	if l.drain.reclosed = q.now; l.drain.vain == 0 {
 		l.drain.still = q.now
 	}
 	q.say(Decision{Kind: Revoke, GPU: q.gpu, Flow: l.flow.id, Lease: l.number})
 	q.watch(l)
 }
-
-// mayHelp: opening the gate again may bring progress.
-func (d *drain) mayHelp() bool { return !d.useless && !d.nobody }
 
 // waiters takes whether any thread of f's container waits at a closed gate.
 func (q *queue) waiters(f *flow, some bool) {
@@ -73,7 +98,7 @@ func (q *queue) waiters(f *flow, some bool) {
 // joinDrain revokes the lease of a gang that has just begun, as another of its leases is. Then opening
 // the gates is worth another try.
 func (q *queue) joinDrain(l, other *lease) {
-	other.drain.useless = false
+	other.drain.vain = 0
 	l.drain = other.drain
 	if other.state == leaseDraining {
 		q.closeGate(l)
@@ -88,8 +113,7 @@ func (l *lease) reclosing() int64 {
 	if l.drain.helped {
 		return l.drain.reopened + helpWithin
 	}
-	c := &l.flow.on.config
-	return l.drain.reopened + max(c.Quantum, c.DrainStall)
+	return l.drain.reopened + l.usual()<<l.drain.vain
 }
 
 // watch sets when a draining lease is to be looked at next: it is also charged once a quantum.
@@ -97,8 +121,8 @@ func (q *queue) watch(l *lease) {
 	at := min(l.drain.revoked+q.config.DrainTimeout, q.now+q.config.Quantum)
 	if l.state == leaseReopened {
 		at = min(at, l.reclosing())
-	} else if l.drain.mayHelp() {
-		at = min(at, l.drain.still+l.patience())
+	} else {
+		at = min(at, l.reopening())
 	}
 	l.due = max(at, q.now+1)
 }
@@ -110,7 +134,7 @@ func (q *queue) dueDrain(l *lease) {
 		act = (*queue).expire
 	case l.state == leaseReopened && q.now >= l.reclosing():
 		act = (*queue).reclose
-	case l.state == leaseDraining && d.mayHelp() && q.now >= d.still+l.patience():
+	case l.state == leaseDraining && q.now >= l.reopening():
 		act = (*queue).reopen
 	}
 	for _, peer := range l.flow.peers {
@@ -131,10 +155,13 @@ func (q *queue) reopen(l *lease) {
 }
 
 func (q *queue) reclose(l *lease) {
-	if l.state == leaseReopened {
-		l.drain.useless = !l.drain.helped
-		q.closeGate(l)
+	if l.state != leaseReopened {
+		return
 	}
+	if !l.drain.helped {
+		l.drain.vain++
+	}
+	q.closeGate(l)
 }
 
 // progress: something that f had submitted on this GPU, or on another of its gang, is done.
@@ -143,8 +170,8 @@ func (q *queue) progress(f *flow) {
 		if l.state != leaseDraining && l.state != leaseReopened {
 			continue
 		}
-		if vain := q.moved(l); vain && l.state == leaseReopened {
-			q.reclose(l)
+		if unsure := q.moved(l); unsure {
+			q.closeGate(l)
 		}
 		q.watch(l)
 	}
@@ -156,21 +183,23 @@ func (q *queue) progress(f *flow) {
 }
 
 // moved learns from a drain that goes on, or is over, what its standing still was due to, and tells
-// whether the gate was opened in vain.
-func (q *queue) moved(l *lease) (vain bool) {
-	f, d := l.flow, &l.drain
-	stood := q.now - d.still
-	d.still = q.now
+// whether its gate is open and that cannot be told.
+func (q *queue) moved(l *lease) (unsure bool) {
+	s, d := &l.flow.stalls, &l.drain
+	stood, vain := q.now-d.still, d.vain
+	d.still, d.vain = q.now, 0
 	switch {
-	case l.state == leaseReopened && q.now <= d.reopened+helpWithin:
-		if !d.helped {
-			d.helped = true
-			f.stalls.helped++
-		}
-	case l.state == leaseReopened && !d.helped || d.useless:
-		f.stalls.patience = max(f.stalls.patience, min(stood+stood/2, q.config.DrainTimeout/2))
-		f.stalls.helped = 0
-		return true
+	case l.state == leaseReopened && d.helped:
+	case l.state == leaseReopened && (q.now <= d.reopened+helpWithin || d.unsure > 1):
+		d.helped = true
+		s.helped, s.patience = s.helped+1, 0
+	case l.state == leaseReopened, vain > 0 && q.now <= d.reclosed+l.usual():
+		d.unsure++
+		s.patience = max(s.patience, min(stood+stood/2, patienceUnsure*l.usual()))
+		return l.state == leaseReopened
+	case vain > 0:
+		s.patience = max(s.patience, min(stood+stood/2, q.config.DrainTimeout/2))
+		s.helped, d.unsure = 0, 0
 	}
 	return false
 }

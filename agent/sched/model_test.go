@@ -32,6 +32,7 @@ type program struct {
 	pair    int64 // between the launches on its GPUs, ns
 	endless bool  // its next kernel never ends
 	blocks  bool  // its kernel waits for something that it can do only with its gate open (row T9)
+	wake    int64 // and so long after it has opened, ns
 
 	gpus   []*modelGPU // kernels on several begin together, and wait for each other
 	queued []int       // kernels on each of them
@@ -42,6 +43,7 @@ type program struct {
 	worth  int64       // what they would have taken alone, ns
 
 	open     bool // its gate
+	opened   int64
 	leased   uint64
 	draining bool
 	reopened bool

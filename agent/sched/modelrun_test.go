@@ -66,7 +66,10 @@ func (m *model) regate(p *program) {
 	}
 	gated := slices.ContainsFunc(p.gpus, func(g *modelGPU) bool { return g.gated })
 	coRun := m.node.View(p.id)[0].Mode == "co-run"
-	p.open = m.free || coRun || !gated || p.leased != 0 && !p.draining
+	was := p.open
+	if p.open = m.free || coRun || !gated || p.leased != 0 && !p.draining; p.open && !was {
+		p.opened = m.now
+	}
 	if p.open && p.held {
 		p.held, p.next = false, m.now
 	}
@@ -110,7 +113,7 @@ func (m *model) launch(p *program) {
 
 // runs: p's kernel goes on now. Those of a gang need all their GPUs.
 func (m *model) runs(p *program) bool {
-	if p.endless || p.gone || p.blocks && !p.open {
+	if p.endless || p.gone || p.blocks && (!p.open || m.now < p.opened+p.wake) {
 		return false
 	}
 	for i, g := range p.gpus {
@@ -129,6 +132,9 @@ func (m *model) until(end int64) int64 {
 	}
 	for _, p := range m.programs {
 		at = min(at, p.next)
+		if m.now < p.opened+p.wake {
+			at = min(at, p.opened+p.wake)
+		}
 		if m.runs(p) {
 			ahead := int64(0)
 			if !p.wait && len(p.gpus) == 1 && !p.reopened {

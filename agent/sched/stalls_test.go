@@ -108,6 +108,23 @@ func TestT9WaitsForWhatTheGateHoldsBack(t *testing.T) {
 	}
 }
 
+// TestT9OnABusyMachine: where it takes longer than it should until an open gate brings progress, drains go on, too.
+func TestT9OnABusyMachine(t *testing.T) {
+	for _, wake := range []int64{7 * ms, 15 * ms, 30 * ms} {
+		p := hog(ms, 1)
+		p.blocks, p.wake = true, wake
+		m, longest := beside(t, p)
+		if longest > 600*ms {
+			t.Errorf("%d ms until its threads run: a hand-over took %d ms", wake/ms, longest/ms)
+		}
+		for i, p := range m.programs {
+			if part := float64(p.worth) / float64(m.now); part < 0.1 {
+				t.Errorf("%d ms until its threads run: program %d gets %.3f of its throughput alone", wake/ms, i+1, part)
+			}
+		}
+	}
+}
+
 // TestLongKernelsAreNotTakenForStalls: the gate is not opened for them again and again.
 func TestLongKernelsAreNotTakenForStalls(t *testing.T) {
 	m, _ := beside(t, hog(150*ms, 1))
