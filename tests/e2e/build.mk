@@ -19,8 +19,9 @@ E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinne
 
 unit e2e chaos: $(E2E_TARGETS)
 
-# The computing programs, which run under the library as well (tests/sim/programs).
-e2e: $(PROGRAMS_OUT)/compute $(PROGRAMS_CUDA)
+# The computing programs (tests/sim/programs) and the simulated driver's own tests, which run under the
+# library as well.
+e2e: $(PROGRAMS_OUT)/compute $(PROGRAMS_CUDA) $(SIM_DRIVER_TESTS:%=$(SIM_OUT)/plain/%)
 
 $(E2E_OUT):
 	mkdir -p $@

@@ -13,12 +13,22 @@ static char directory[64], path[128];
 
 static struct sim_machine *machine;
 
+// The UUID of a GPU: of one that an agent knows, where the environment names such.
+static void set_uuid(uint8_t *uuid, unsigned gpu) {
+    const char *text = getenv("WEIR_TEST_UUIDS");
+    memset(uuid, 0x10 + (int)gpu, 16);
+    for (unsigned i = 0; text && i < gpu; i++)
+        text = strchr(text, ',') ? strchr(text, ',') + 1 : NULL;
+    for (unsigned i = 0; text && i < 16; i++)
+        CHECK_EQ(sscanf(text + 2 * i, "%2hhx", &uuid[i]), 1);
+}
+
 struct sim_config test_config(void) {
     struct sim_config config = {.gpu_count = 2, .scale = 64, .driver_version = "535.309"};
     for (unsigned i = 0; i < config.gpu_count; i++) {
         struct sim_gpu_config *gpu = &config.gpus[i];
         strcpy(gpu->name, "Simulated GPU");
-        memset(gpu->uuid, 0x10 + (int)i, sizeof gpu->uuid);
+        set_uuid(gpu->uuid, i);
         gpu->pci_bus = 0x3b + i;
         gpu->numa_node = -1;
         gpu->compute_major = 8;
