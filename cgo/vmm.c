@@ -34,11 +34,17 @@ static CUresult create(struct weir_state *state, CUmemGenericAllocationHandle *h
     return result;
 }
 
+// Whether the driver says that it has no such device, which is its to refuse then.
+static int is_no_device(int ordinal) {
+    int count;
+    return ordinal < 0 || (WEIR_REAL(cuDeviceGetCount)(&count) == CUDA_SUCCESS && ordinal >= count);
+}
+
 CUresult weir_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
                           const CUmemAllocationProp *prop, uint64_t flags) {
     struct weir_state *state;
     if (!handle || !bytes || !prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        weir_passing())
+        weir_passing() || is_no_device(prop->location.id))
         return WEIR_REAL(cuMemCreate)(handle, bytes, prop, flags);
     CUresult result = weir_obtain_enter(&state, prop->location.id);
     if (result != CUDA_SUCCESS)
