@@ -192,7 +192,9 @@ type AgentInfo struct {
 	Started   time.Time `json:"started"`
 	Driver    string    `json:"driver"`
 	Simulated bool      `json:"simulated"`
-	GPUs      []GPU     `json:"gpus"`
+	// TimeShared: GPU time is shared out by weights; else they are kept, and have no effect.
+	TimeShared bool  `json:"time_shared"`
+	GPUs       []GPU `json:"gpus"`
 }
 
 // Node is what the API serves; package session implements it. ref is a container's id, a unique

@@ -69,7 +69,7 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	}
 	c.mu.Unlock()
 	c.event("caps", 0, "%s", strings.Join(nonEmpty(n.difference(before, after), result.Message,
-		notYet(change.Set)), "; "))
+		n.notEnforced(change.Set)), "; "))
 	return result, nil
 }
 

@@ -461,6 +461,20 @@ func TestUnenforcedCapsAreSaid(t *testing.T) {
 	}
 }
 
+// TestWeightsWithTimeOffAreSaid: so it is with a weight where the agent shares out no time.
+func TestWeightsWithTimeOffAreSaid(t *testing.T) {
+	b := start(t, func(opts *Options) { opts.TimeOff = true })
+	b.run(mib)
+	weight := 2.0
+	if _, err := b.ChangeCaps(t.Context(), "box", control.CapsChange{Set: control.Caps{Weight: &weight}}); err != nil {
+		t.Error(err)
+	}
+	b.wantEvent("caps", "weight none -> 2", "weight: kept, but not enforced, since the agent was started with time off")
+	if info, err := b.Info(t.Context()); err != nil || info.TimeShared {
+		t.Errorf("time is shared out by %+v, %v", info, err)
+	}
+}
+
 // TestChargeHeldWhileNVMLIsBusy: one question under way does not stand for the answer to another. The
 // charge of a process that has ended is held until NVML has said that it does not list it.
 func TestChargeHeldWhileNVMLIsBusy(t *testing.T) {

@@ -74,7 +74,7 @@ func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 		return control.RunGrant{}, fmt.Errorf("starting container %s: %w", name, err)
 	}
 	c.event("started", root.PID, "started by user %d with %s", callerUID, n.describeCaps(c.spec.Caps))
-	if later := notYet(req.Caps); later != "" {
+	if later := n.notEnforced(req.Caps); later != "" {
 		c.event("unenforced", root.PID, "%s", later)
 	}
 	return control.RunGrant{
@@ -345,14 +345,14 @@ func shorten(command []string) []string {
 	return short
 }
 
-// notYet says which of the caps are kept but not enforced by this version.
-func notYet(caps control.Caps) string {
+// notEnforced says which of the caps are kept but not enforced, by this version or this agent.
+func (n *Node) notEnforced(caps control.Caps) string {
 	var kept []string
 	if caps.Swaps() {
-		kept = append(kept, "swap")
+		kept = append(kept, "swap: kept, but not enforced by this version")
 	}
-	if len(kept) == 0 {
-		return ""
+	if caps.Weight != nil && n.opts.TimeOff {
+		kept = append(kept, "weight: kept, but not enforced, since the agent was started with time off")
 	}
-	return strings.Join(kept, " and ") + ": kept, but not enforced by this version"
+	return strings.Join(kept, "; ")
 }

@@ -26,6 +26,8 @@ func (n *Node) Info(context.Context) (control.AgentInfo, error) {
 		Started:  n.started,
 		Driver:   n.opts.Driver,
 		GPUs:     make([]control.GPU, 0, len(n.gpus)),
+
+		TimeShared: !n.opts.TimeOff,
 	}
 	for i := range n.gpus {
 		g := n.gpus[i].known

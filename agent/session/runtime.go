@@ -206,14 +206,14 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision, devices
 	_, err = os.Stat(spec.OCI.Bundle)
 	c.bundleSeen = err == nil
 	c.event("prepared", 0, "%s", strings.Join(nonEmpty("prepared with "+n.describeCaps(spec.Caps), decision.Note), "; "))
-	if later := notYetDecided(caps, decision); later != "" {
+	if later := n.notDone(caps, decision); later != "" {
 		c.event("unenforced", 0, "%s", later)
 	}
 	return c, nil
 }
 
-// notYetDecided says what of a decision this version does not do.
-func notYetDecided(caps control.Caps, decision policy.Decision) string {
+// notDone says what of a decision is kept, and not enforced.
+func (n *Node) notDone(caps control.Caps, decision policy.Decision) string {
 	report, idle := "", ""
 	if decision.Limits.Report == annotation.ReportVirtual {
 		report = "weir/report=virtual is kept, but not enforced by this version"
@@ -221,7 +221,7 @@ func notYetDecided(caps control.Caps, decision policy.Decision) string {
 	if len(decision.WithoutEffect) > 0 {
 		idle = strings.Join(decision.WithoutEffect, ", ") + ": accepted, but without effect in this version"
 	}
-	return strings.Join(nonEmpty(notYet(caps), report, idle), "; ")
+	return strings.Join(nonEmpty(n.notEnforced(caps), report, idle), "; ")
 }
 
 // nameOf is a name as `weir ps` shows it.

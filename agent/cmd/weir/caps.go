@@ -15,8 +15,11 @@ import (
 	"weir/agent/control"
 )
 
-// notEnforcedYet is what is said of swap wherever it is set.
-const notEnforcedYet = "stored, but not enforced in this version"
+// What is said of swap wherever it is set, and of a weight where the agent shares out no time.
+const (
+	notEnforcedYet  = "stored, but not enforced in this version"
+	notEnforcedHere = "stored, but not enforced: the agent was started with time off"
+)
 
 func capsCommand() *cli.Command {
 	return &cli.Command{
@@ -160,12 +163,16 @@ func capsGetCommand() *cli.Command {
 			if !c.Args().Present() { // what weir has no part in has no caps
 				list = slices.DeleteFunc(list, func(one control.Container) bool { return one.Identity == "" })
 			}
-			return printCaps(c.App.Writer, form, list)
+			info, err := agent.Info(c.Context)
+			if err != nil {
+				return agent.explain(err)
+			}
+			return printCaps(c.App.Writer, form, list, info.TimeShared)
 		},
 	}
 }
 
-func printCaps(out io.Writer, form string, list []control.Container) error {
+func printCaps(out io.Writer, form string, list []control.Container, timeShared bool) error {
 	if form != formTable {
 		doc := struct {
 			SchemaVersion int       `json:"schema_version"`
@@ -180,7 +187,7 @@ func printCaps(out io.Writer, form string, list []control.Container) error {
 	for _, one := range list {
 		rows = append(rows, []string{
 			printable(one.Name), orDash(one.Namespace), memoryText(one.Caps, one.GPUs, "-"),
-			swapText(one.Caps), weightOr(one.Caps.Weight, "-"),
+			swapText(one.Caps), weightText(one.Caps, timeShared),
 		})
 	}
 	return printTable(out, []string{"CONTAINER", "NAMESPACE", "MEMORY", "SWAP", "WEIGHT"}, rows)
@@ -272,21 +279,30 @@ func changeCaps(c *cli.Context, forms []string, change control.CapsChange) error
 			SchemaVersion: control.SchemaVersion, CapsResult: result, DryRun: change.DryRun,
 		})
 	}
-	return printChange(c.App.Writer, result, change)
+	info, err := agent.Info(c.Context)
+	if err != nil {
+		return agent.explain(err)
+	}
+	return printChange(c.App.Writer, result, change, info.TimeShared)
 }
 
 // printChange writes one line for each thing that was named: what it was, what it is, and what
 // follows from that.
-func printChange(out io.Writer, result control.CapsResult, change control.CapsChange) error {
+func printChange(
+	out io.Writer, result control.CapsResult, change control.CapsChange, timeShared bool,
+) error {
 	type line struct {
 		what                string
 		named               bool
 		before, after, note string
 	}
 	before, after := result.Before, result.After
-	swaps := ""
+	swaps, weighs := "", ""
 	if change.Set.Swaps() {
 		swaps = notEnforcedYet
+	}
+	if change.Set.Weight != nil && !timeShared {
+		weighs = notEnforcedHere
 	}
 	lines := []line{
 		{"memory", change.Set.SetsMemory(), memoryText(before, result.GPUs, "none"),
@@ -294,7 +310,7 @@ func printChange(out io.Writer, result control.CapsResult, change control.CapsCh
 		{"swap", change.Set.SwapBytes != nil, sizeOr(before.SwapBytes, "none"),
 			sizeOr(after.SwapBytes, "none"), swaps},
 		{"weight", change.Set.Weight != nil, weightOr(before.Weight, "1"),
-			weightOr(after.Weight, "1"), ""},
+			weightOr(after.Weight, "1"), weighs},
 	}
 	prefix := printable(result.Name) + ": "
 	if change.DryRun {

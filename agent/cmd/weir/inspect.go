@@ -56,7 +56,11 @@ Examples:
 					control.ContainerDoc{SchemaVersion: control.SchemaVersion, Container: container}, flows,
 				})
 			}
-			return inspectTable(c.App.Writer, container, flows, time.Now())
+			info, err := agent.Info(c.Context)
+			if err != nil {
+				return agent.explain(err)
+			}
+			return inspectTable(c.App.Writer, container, flows, info.TimeShared, time.Now())
 		},
 	}
 }
@@ -69,7 +73,9 @@ type inspectDoc struct {
 
 // inspectTable writes a container for people: its settings, then a table of its processes, and one of
 // the GPU time that it gets.
-func inspectTable(out io.Writer, container control.Container, flows []control.Flow, now time.Time) error {
+func inspectTable(
+	out io.Writer, container control.Container, flows []control.Flow, timeShared bool, now time.Time,
+) error {
 	caps := container.Caps
 	fields := [][2]string{
 		{"container", printable(container.Name)},
@@ -85,7 +91,7 @@ func inspectTable(out io.Writer, container control.Container, flows []control.Fl
 		{"enforced", enforced(container)},
 		{"memory cap", memoryText(caps, container.GPUs, "none")},
 		{"swap", swapText(caps)},
-		{"weight", weightOr(caps.Weight, "1")},
+		{"weight", weightText(caps, timeShared)},
 		{"refused", strconv.FormatInt(container.Refused, 10)},
 	}
 	for _, field := range fields {

@@ -47,7 +47,7 @@ func sampleNode(library string) *controltest.Node {
 	started := time.Now().Add(-2 * time.Hour)
 	node := &controltest.Node{
 		Agent: control.AgentInfo{
-			Version: "9.8.7", ABI: 1, PID: 4000, RunDir: "/run/weir", Driver: "535.54", Simulated: true,
+			Version: "9.8.7", ABI: 1, PID: 4000, RunDir: "/run/weir", Driver: "535.54", Simulated: true, TimeShared: true,
 			Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 			GPUs: []control.GPU{
 				{Index: 0, UUID: "GPU-0", Name: "Simulated A30", MemoryBytes: 384 * mib, Simulated: true},
@@ -172,6 +172,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": scriptExits, "ended": scriptEnded, "told": scriptTold, "lacks": scriptLacks,
+			"timeoff": scriptTimeOff,
 		},
 		Condition: scriptCondition,
 	})
@@ -242,6 +243,14 @@ func scriptLacks(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		node.Fail = nil
 	}
+}
+
+// scriptTimeOff is `timeoff`: the agent shares out no GPU time.
+func scriptTimeOff(ts *testscript.TestScript, neg bool, _ []string) {
+	node := ts.Value("node").(*controltest.Node)
+	node.Lock()
+	defer node.Unlock()
+	node.Agent.TimeShared = neg
 }
 
 func capsText(caps control.Caps) string {

@@ -77,7 +77,7 @@ func ps(c *cli.Context, agent *connection, form string) error {
 	}
 	view := tableView{
 		wide: form == formWide, whole: c.Bool("no-trunc"), simulated: simulatedGPUs(info),
-		now: time.Now(),
+		timeShared: info.TimeShared, now: time.Now(),
 	}
 	if view.wide {
 		if view.flows, err = agent.Queue(c.Context); err != nil {
@@ -116,6 +116,7 @@ func simulatedGPUs(info control.AgentInfo) map[string]bool {
 type tableView struct {
 	wide, whole bool
 	simulated   map[string]bool
+	timeShared  bool
 	flows       []control.Flow // of all containers, for the wide table
 	now         time.Time
 }
@@ -177,7 +178,7 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 	row := []string{
 		name, orDash(container.Namespace), gpu, memory,
 		strconv.FormatInt(container.Refused, 10), strconv.Itoa(len(container.Sessions)),
-		orDash(container.Identity), weightOr(container.Caps.Weight, "-"), enforced(container),
+		orDash(container.Identity), weightText(container.Caps, v.timeShared), enforced(container),
 	}
 	if v.wide {
 		row = append(row,
@@ -218,19 +219,23 @@ const (
 	stateEnding   = "ending"
 )
 
-// notYet marks a setting that is stored and has no effect in this version.
-func notYet(value string) string {
-	if value == "-" {
-		return value
-	}
-	return value + " (unenforced)"
-}
+// unenforced marks a setting that is stored and has no effect.
+const unenforced = " (unenforced)"
 
 // swapText is a container's swap as it is shown.
 func swapText(caps control.Caps) string {
 	text := sizeOr(caps.SwapBytes, "-")
 	if caps.Swaps() {
-		text = notYet(text)
+		text += unenforced
+	}
+	return text
+}
+
+// weightText is a container's weight as it is shown.
+func weightText(caps control.Caps, timeShared bool) string {
+	text := weightOr(caps.Weight, "-")
+	if caps.Weight != nil && !timeShared {
+		text += unenforced
 	}
 	return text
 }

@@ -85,7 +85,7 @@ func run(c *cli.Context) error {
 		return err
 	}
 	if grant != nil {
-		warnStored(c.App.ErrWriter, caps)
+		warnStored(c, agent, caps)
 	}
 	code, leftovers, err := supervise(path, command, environment(os.Environ(), grant))
 	if grant != nil {
@@ -145,10 +145,17 @@ func warnUnenforced(talk io.Writer, reason string) {
 	fmt.Fprintf(talk, "weir run: NOT ENFORCED, no cap holds this program: %s\n", reason)
 }
 
-// warnStored says which of the caps that were asked for hold nothing yet.
-func warnStored(talk io.Writer, caps control.Caps) {
+// warnStored says which of the caps that were asked for hold nothing.
+func warnStored(c *cli.Context, agent *connection, caps control.Caps) {
+	talk := c.App.ErrWriter
 	if caps.Swaps() {
 		fmt.Fprintf(talk, "weir run: swap: %s; memory stays within --memory\n", notEnforcedYet)
+	}
+	if caps.Weight == nil {
+		return
+	}
+	if info, err := agent.Info(c.Context); err == nil && !info.TimeShared {
+		fmt.Fprintf(talk, "weir run: weight: %s\n", notEnforcedHere)
 	}
 }
 
