@@ -230,9 +230,9 @@ func uuidOf(gpus []control.GPU, ref string) (string, error) {
 
 func queueHeader(wide bool) []string {
 	header := []string{"CONTAINER", "NAMESPACE", "GPU", "MODE", "STATE", "WEIGHT", "ASKED", "GOT-1s", "GOT-10s", "GOT-60s",
-		"LAG", "WAIT", "LONGEST", "LEASES"}
+		"VIRTUAL", "LAG", "WAIT", "LONGEST", "LEASES"}
 	if wide {
-		header = append(header, "VIRTUAL", "SERVED", "BUSY", "SUBMITTED", "UNGATED", "REOPENED", "EXPIRED", "ID")
+		header = append(header, "SERVED", "BUSY", "SUBMITTED", "UNGATED", "REOPENED", "EXPIRED", "ID")
 	}
 	return header
 }
@@ -246,10 +246,11 @@ func queueRow(flow control.Flow, simulated, wide bool) []string {
 	row := []string{
 		printable(flow.Container), orDash(flow.Namespace), gpu, orDash(flow.Mode), orDash(flow.State),
 		weightOr(&flow.Weight, ""), shareOr(flow.ShareAsked), shareOr(flow.ShareGot1s), shareOr(flow.ShareGot10s),
-		shareOr(flow.ShareGot60s), spanOr(flow.LagNS), spanOr(flow.WaitMeanNS), spanOr(flow.WaitWorstNS), number(flow.Leases),
+		shareOr(flow.ShareGot60s), spanOr(flow.VirtualNS), spanOr(flow.LagNS), spanOr(flow.WaitMeanNS),
+		spanOr(flow.WaitWorstNS), number(flow.Leases),
 	}
 	if wide {
-		row = append(row, spanOr(flow.VirtualNS), spanOr(&flow.ServedNS), spanOr(&flow.BusyNS), number(flow.Submitted),
+		row = append(row, spanOr(&flow.ServedNS), spanOr(&flow.BusyNS), number(flow.Submitted),
 			number(flow.Ungated), number(flow.Reopened), number(flow.Expired),
 			shorten(printable(flow.ContainerID), idLetters, false))
 	}
