@@ -1,10 +1,11 @@
 #!/bin/bash
 # Two CUDA programs share one GPU under caps. One asks for more than its cap and is refused; the cap is
-# raised while it runs, and it goes on. Needs no root; leaves nothing behind.
+# raised while it runs, and it goes on. Then two share its time by weight. Needs no root; leaves nothing behind.
 set -euo pipefail
 # shellcheck source=tests/demo/node.sh
 . "$(dirname "$0")/node.sh"
 programs=$top/build/demo
+hog_seconds=5
 
 # Plain words, then what is done, as a user would type it, then what it says.
 tell() { printf '\n%s\n' "$*"; }
@@ -58,6 +59,24 @@ finish() {
     node_programs=()
 }
 
+# hog NAME WEIGHT: a program that takes all GPU time that it can get, for some seconds, in the background.
+hog() {
+    printf '\n  $ weir run --name %s --weight %s -- hog 1000 %s\n' "$1" "$2" "$hog_seconds"
+    "$weir" run --name "$1" --weight "$2" -- "$programs/hog" 1000 "$hog_seconds" >"$node_dir/$1" 2>&1 &
+    node_programs+=("$!")
+}
+
+# share NAME: what a hog says in the end.
+share() {
+    if ! wait "${node_programs[0]}" || ! grep -q 'of the GPU' "$node_dir/$1"; then
+        echo "the demo failed: $1 was to say what it had, and said:" >&2
+        cat "$node_dir/$1" "$node_dir/agent.log" >&2
+        exit 1
+    fi
+    node_programs=("${node_programs[@]:1}")
+    sed "s/^hog/    $1/" "$node_dir/$1"
+}
+
 # A GPU with a driver is used; the program that asks is the one that will run there.
 card=$(env -u WEIR_SIM -u LD_PRELOAD "$programs/inference" --probe 2>/dev/null) || card=
 case $card in
@@ -103,4 +122,14 @@ finish
 last_words "$node_dir/trainer" ends
 last_words "$node_dir/inference" ends
 show ps
-tell "That is weir: a cap for each container, which holds, can be changed live, and gives back all."
+
+tell "GPU time goes by weight. Two programs take all that they can get of it for ${hog_seconds}s:"
+hog light 1
+hog heavy 3
+sleep $((hog_seconds - 1))
+show queue
+tell "ASKED is what their weights give them, GOT what they had. In the end they say themselves:"
+share light
+share heavy
+tell "That is weir: a cap for each container, which holds, can be changed live, and gives back all; and a
+share of GPU time for each that has work."

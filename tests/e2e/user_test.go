@@ -57,7 +57,7 @@ func leavesNothing(t *testing.T, dir string) {
 
 func demo(t *testing.T) string {
 	t.Helper()
-	for _, name := range []string{"weir", "sim/libcuda.so.1", "demo/trainer", "demo/inference"} {
+	for _, name := range []string{"weir", "sim/libcuda.so.1", "demo/trainer", "demo/inference", "demo/hog"} {
 		node.Build(t, name)
 	}
 	return filepath.Join(node.Root(t), "tests/demo/demo.sh")
@@ -84,7 +84,7 @@ func TestDemoAsOrdinaryUser(t *testing.T) {
 	}
 	for _, want := range []string{
 		"simulated", "scale 1/64", "weir ps", "REFUSED", "denied", "caps set trainer", "got it", "has all",
-		"every result the same as on the CPU",
+		"every result the same as on the CPU", "weir queue", "light: ", "heavy: ", "of the GPU's time",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the demo does not say %q", want)
