@@ -13,18 +13,32 @@ import (
 	"time"
 )
 
-const aloneFor = 1500 * time.Millisecond
-
 // claim is a promise: the runs by which it is judged, those of a group at once, and how, once they have been played.
 type claim struct {
 	runs  [][]*run
-	judge func(b *testing.B, known alone)
+	judge func(b *testing.B)
 }
 
 // beside is a mix under weir, and the same without.
 func beside(m mix, phases ...time.Duration) []*run {
 	return []*run{{mix: m, how: underWeir, phases: phases}, {mix: m, phases: phases}}
 }
+
+// withLone adds what each program of a mix that waits for its work does by itself in the same seconds: how fast that
+// goes depends on what else the processors do.
+func withLone(runs []*run) []*run {
+	for i, l := range runs[0].loads {
+		first := i == slices.IndexFunc(runs[0].loads, func(other load) bool { return other.does == l.does })
+		if first && waits(l.does) && !changes(l.does) {
+			runs = append(runs, byItself(l.does, plain, runs[0].takes()-settle))
+		}
+	}
+	return runs
+}
+
+// waits tells whether a program waits for its work, and changes, whether it does not do the same all the time.
+func waits(does string) bool   { return strings.Contains(does, "wait=") }
+func changes(does string) bool { return strings.Contains(does, "more=") }
 
 // byItself is a program that has a GPU to itself.
 func byItself(does string, how how, phase time.Duration) *run {
@@ -42,18 +56,16 @@ func chosen(b *testing.B, claims []claim) []claim {
 	})
 }
 
-// BenchmarkTime plays the runs of all promises, and what each program does by itself, and then judges them.
+// BenchmarkTime plays the runs of all promises, and then judges them.
 func BenchmarkTime(b *testing.B) {
 	claims := chosen(b, slices.Concat(shares(b), throughputs()))
-	known := alone{}
-	known.learn(b, claims)
 	var groups [][]*run
 	for _, c := range claims {
 		groups = append(groups, c.runs...)
 	}
 	play(b, groups)
 	for _, c := range claims {
-		c.judge(b, known)
+		c.judge(b)
 	}
 }
 
@@ -65,29 +77,16 @@ func window(short time.Duration) time.Duration {
 	return short
 }
 
-// alone is, by what a program does, the part of the time that a GPU of its own works for it, without weir.
+// alone is, by what a program does, the part of the time that a GPU of its own works for it, without weir. One that
+// waits for nothing keeps the GPU busy all the time.
 type alone map[string]float64
 
-// learn measures each program that there is in these runs. One that waits for nothing needs no measuring: the GPU is
-// always busy with it.
-func (a alone) learn(b *testing.B, claims []claim) {
-	var groups [][]*run
-	for _, c := range claims {
-		for _, r := range slices.Concat(c.runs...) {
-			for _, l := range r.loads {
-				if _, known := a[l.does]; !known {
-					a[l.does] = 1
-					if !strings.Contains(l.does, "wait=") {
-						continue
-					}
-					groups = append(groups, []*run{byItself(l.does, plain, aloneFor)})
-				}
-			}
+// learn takes what the runs of single programs tell.
+func (a alone) learn(runs []*run) {
+	for _, r := range runs {
+		if r.how == plain && len(r.loads) == 1 {
+			a[r.loads[0].does] = r.got[0][0]
 		}
-	}
-	play(b, groups)
-	for _, group := range groups {
-		a[group[0].name] = group[0].got[0][0]
 	}
 }
 
@@ -96,7 +95,10 @@ func (a alone) learn(b *testing.B, claims []claim) {
 func (a alone) worths(r *run, phase int) []float64 {
 	worths := make([]float64, len(r.loads))
 	for i, l := range r.loads {
-		worths[i] = r.got[phase][i] / a[l.does]
+		worths[i] = r.got[phase][i]
+		if part, measured := a[l.does]; measured && waits(l.does) {
+			worths[i] /= part
+		}
 	}
 	return worths
 }

@@ -76,7 +76,7 @@ func throughputs() (claims []claim) {
 // unhindered is the promise that a program which has the GPU for itself loses next to nothing.
 func unhindered(does string) claim {
 	runs := beside(mix{does, of(does)}, window(throughputWindow))
-	return claim{[][]*run{runs}, func(b *testing.B, _ alone) {
+	return claim{[][]*run{runs}, func(b *testing.B) {
 		part := runs[0].got[0][0] / runs[1].got[0][0]
 		promise(b, fmt.Sprintf("alone over %s, %s", runs[0].phases[0], does), "at least 99 % of what it does without weir",
 			fmt.Sprintf("%.2f %%", 100*part), part >= aloneLeast)
@@ -86,8 +86,8 @@ func unhindered(does string) claim {
 // together is the promise that two which are busy all the time lose little against one.
 func together() claim {
 	runs := beside(mix{"two busy ones", of(hog, hog)}, window(throughputWindow))
-	return claim{[][]*run{runs}, func(b *testing.B, known alone) {
-		part, plain := sum(known.worths(runs[0], 0)), sum(known.worths(runs[1], 0))
+	return claim{[][]*run{runs}, func(b *testing.B) {
+		part, plain := sum(runs[0].got[0]), sum(runs[1].got[0])
 		promise(b, fmt.Sprintf("two busy ones together over %s", runs[0].phases[0]), "at least 97 % of one alone",
 			fmt.Sprintf("%.2f %% (without weir %.2f %%)", 100*part, 100*plain), part >= togetherLeast)
 	}}
@@ -95,11 +95,10 @@ func together() claim {
 
 // gapsFilled is row T10: two programs that each need the GPU 40 % of the time, with gaps of 1 ms.
 func gapsFilled() claim {
-	runs := beside(mix{"T10", of(gaps, gaps)}, window(throughputWindow))
-	// At the same time, since the length of a gap depends on what else the processors do.
-	lone := byItself(gaps, plain, window(throughputWindow))
-	return claim{[][]*run{append(runs, lone)}, func(b *testing.B, _ alone) {
-		known := alone{gaps: lone.got[0][0]}
+	runs := withLone(beside(mix{"T10", of(gaps, gaps)}, window(throughputWindow)))
+	return claim{[][]*run{runs}, func(b *testing.B) {
+		known := alone{}
+		known.learn(runs)
 		ours, plain := known.worths(runs[0], 0), known.worths(runs[1], 0)
 		promise(b, fmt.Sprintf("T10, two at 40 %% with gaps of 1 ms over %s", runs[0].phases[0]),
 			"each at least 95 % of what it does alone", fmt.Sprintf("%s (without weir %s)", percents(ours), percents(plain)),
@@ -113,7 +112,13 @@ func byMixes() claim {
 	for _, m := range twenty {
 		groups = append(groups, beside(m, window(mixWindow)))
 	}
-	return claim{groups, func(b *testing.B, known alone) {
+	var lone []*run
+	for _, does := range []string{waiter, gaps, halfHalf, seldom} {
+		lone = append(lone, byItself(does, plain, window(mixWindow)))
+	}
+	return claim{append(groups, lone), func(b *testing.B) {
+		known := alone{}
+		known.learn(lone)
 		worst, name := 2.0, ""
 		fmt.Printf("%-36s %26s %26s %8s\n", "mix, in percent of each alone", "with weir", "without", "total")
 		for _, runs := range groups {
