@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,7 +33,21 @@ type crew struct {
 	n      *node.Node
 	random *rand.Rand
 	flows  []*timed
-	count  int // of all that there were
+	count  int      // of all that there were
+	acts   []string // what has happened, for messages
+}
+
+// log keeps what happened, and when.
+func (c *crew) log(format string, arguments ...any) {
+	c.acts = append(c.acts, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, arguments...))
+}
+
+// tell says what happened last, where the test has failed.
+func (c *crew) tell() {
+	if c.t.Failed() {
+		c.t.Logf("what happened last:\n%s\n%s%s", strings.Join(c.acts[max(0, len(c.acts)-40):], "\n"),
+			c.n.MustWeir("queue", "-o", "wide"), c.n.MustWeir("events"))
+	}
 }
 
 // timed is one of them: where it runs, and what.
@@ -40,6 +55,7 @@ type timed struct {
 	*node.Flow
 	gpus  []int
 	loads []int
+	plays []string // what the loads are, for messages
 }
 
 func (c *crew) weight() float64 { return []float64{0.5, 1, 1, 2, 3, 8}[c.random.IntN(6)] }
@@ -63,7 +79,8 @@ func (c *crew) load(f *timed) {
 	if len(f.gpus) == 2 && c.random.IntN(3) == 0 {
 		settings = "knot=1 gap=500"
 	}
-	f.loads = append(f.loads, f.Play(settings))
+	f.loads, f.plays = append(f.loads, f.Play(settings)), append(f.plays, settings)
+	c.log("%s plays %s", f.Name, settings)
 }
 
 // act does something at random.
@@ -73,22 +90,29 @@ func (c *crew) act() {
 	f := c.flows[i]
 	switch c.random.IntN(8) {
 	case 0:
+		c.log("%s is killed", f.Name)
 		f.Kill()
 		c.flows[i] = c.hire()
 	case 1:
+		stopped := time.Duration(c.random.IntN(1500)) * time.Millisecond
+		c.log("%s is stopped for %s", f.Name, stopped)
 		f.Signal(syscall.SIGSTOP)
-		time.Sleep(time.Duration(c.random.IntN(1500)) * time.Millisecond)
+		time.Sleep(stopped)
 		f.Signal(syscall.SIGCONT)
 	case 2:
+		c.log("the agent is killed")
 		c.n.KillAgent()
 		time.Sleep(time.Duration(c.random.IntN(300)) * time.Millisecond)
 		c.n.StartAgent()
 		c.back()
 	case 3, 4:
-		c.n.MustWeir("caps", "set", f.Name, "--weight", fmt.Sprint(c.weight()))
+		weight := fmt.Sprint(c.weight())
+		c.log("%s has weight %s", f.Name, weight)
+		c.n.MustWeir("caps", "set", f.Name, "--weight", weight)
 	default:
+		c.log("%s ends %s", f.Name, f.plays[0])
 		f.OK("stop %d", f.loads[0]) // and its work is done
-		f.loads = f.loads[1:]
+		f.loads, f.plays = f.loads[1:], f.plays[1:]
 		c.load(f)
 	}
 }
@@ -112,11 +136,11 @@ func (c *crew) back() {
 func (c *crew) goOn() {
 	c.t.Helper()
 	for _, f := range c.flows {
-		for _, load := range f.loads {
+		for i, load := range f.loads {
 			before := f.Launches(load)
 			c.n.Eventually(func() string {
 				if f.Launches(load) == before {
-					return fmt.Sprintf("load %d of %s stands still at %d: %+v", load, f.Name, before, c.n.Queue())
+					return fmt.Sprintf("%s of %s stands still at %d launches", f.plays[i], f.Name, before)
 				}
 				return ""
 			})
@@ -130,6 +154,7 @@ func TestTimeUnderKillsStopsAndRestarts(t *testing.T) {
 	machine := node.Machine("512MiB", "1MiB") + node.Card("512MiB", "1MiB")
 	c := &crew{t: t, random: rand.New(rand.NewPCG(seed(t), 5)), n: node.Start(t, node.Options{Machine: machine,
 		Config: "drain_timeout = \"300ms\"\n"})}
+	defer c.tell()
 	for range timeFlows {
 		c.flows = append(c.flows, c.hire())
 	}
