@@ -15,7 +15,7 @@ E2E_CHURN_HEADERS := $(E2E_DIR)/churn.h $(wildcard tests/sim/driver/cuda_*abi.h)
 
 # Not part of `make build`: whoever only wants the demo need not wait for them.
 E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner surveyor acrobat churn guest streamer \
-  busy flow order libnext.so)
+  busy flow order chatter libnext.so)
 
 unit e2e chaos: $(E2E_TARGETS)
 
@@ -36,7 +36,7 @@ $(E2E_OUT)/acrobat: $(addprefix $(E2E_DIR)/,acrobat.c acrobat_memory.c acrobat_p
   tests/sim/driver/test/test_fatbin.h $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER)
 
-$(addprefix $(E2E_OUT)/,forger babbler spinner surveyor order): $(E2E_OUT)/%: $(E2E_DIR)/%.c $(E2E_HEADERS) \
+$(addprefix $(E2E_OUT)/,forger babbler spinner surveyor order chatter): $(E2E_OUT)/%: $(E2E_DIR)/%.c $(E2E_HEADERS) \
   cgo/abi/weir_abi.h $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
 
