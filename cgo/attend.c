@@ -70,7 +70,7 @@ void weir_attend_begin(struct weir_state *state) {
         struct weir_attended *a = &time->attended[i];
         __atomic_store_n(&time->gpus[i].wanted, 0, __ATOMIC_SEQ_CST);
         a->lease = a->quiet = a->drained = a->opened = 0;
-        if (!a->on)
+        if (!a->on && !weir_drain_is_outstanding(time, i))
             continue;
         attend_to(a);
         weir_timed_set_active(time, i);

@@ -21,6 +21,9 @@ struct weir_time *weir_time_make(struct weir_state *state);
 // Gives GPUs their numbers of the control page, and has the gate find their leases there.
 void weir_time_bind(struct weir_state *state);
 
+// There is, or will be, more than one context, or the one there was has ended.
+void weir_time_several(struct weir_state *state);
+
 // All zeros again: this is a forked child, on a kernel that does not wipe.
 void weir_time_wipe(struct weir_time *time);
 

@@ -44,6 +44,10 @@
 // Calls a second that the helper may make beside those that launches allow.
 #define WEIR_BUSY_SPARE 10u
 
+// Words that another thread may look at or write meanwhile.
+#define WEIR_GET(word) __atomic_load_n(&(word), __ATOMIC_RELAXED)
+#define WEIR_PUT(word, value) __atomic_store_n(&(word), value, __ATOMIC_RELAXED)
+
 // For so long better samples of a new key are hoped for than those with others' work in them.
 #define WEIR_BUSY_UNKNOWN_NS 200000000u
 
@@ -58,6 +62,10 @@ struct weir_busy_key {
     uint32_t measuring;  // samples on their way; by all
     uint32_t visits;     // sampled launches since one was measured; by all
     uint32_t useless;    // samples in a row that came to nothing
+    // Of what was learned, for launching threads: roughly what it takes, whether that is known by
+    // more than rough samples, and how many chances to sample go by for each.
+    uint64_t roughly_ns;
+    uint32_t sure, pause;
     struct weir_learned learned;
 };
 
@@ -77,6 +85,7 @@ struct weir_busy_mark {
     uint32_t clean;       // nobody else launched until the end had come
     uint64_t blind;       // of the GPU, before
     uint64_t foreign_ns;  // what others launched until then, or UINT64_MAX
+    uint32_t shared;      // other processes had the GPU, too, when it was begun
     uint32_t alone;       // nothing else was outstanding before
 };
 
@@ -94,6 +103,7 @@ struct weir_trail {
     uint64_t last_launches, last_work_ns;
     // Of the helper.
     uint64_t seen;        // launches when it last looked
+    uint64_t still_ns;    // since when these are all
     uint64_t owed;        // so many must be done for a drain to be over
     uint64_t overdue_ns;  // when work counts as done of which no event tells
 };
@@ -113,8 +123,9 @@ struct weir_busy_lane {
         mark_at_ns;  // `work_ns` at which the window is to be looked at; others may set it to 0
     uint64_t done_work_ns;  // of the work, so much is done for certain; by helper and thread
     // Of the rest.
-    uint64_t done;  // of the launches, so many are done for certain; by helper and thread
-    uint64_t due;   // `launches` at which the next sample is due
+    const uint64_t *entry;  // its thread's word at the gate (gate.h); NULL: it has none
+    uint64_t done;          // of the launches, so many are done for certain; by helper and thread
+    uint64_t due;           // `launches` at which the next sample is due
     uint64_t dice;
     uint32_t gpu, place;  // ordinal; of the context
     uint32_t ended;       // the stream is destroyed
@@ -144,6 +155,9 @@ struct weir_busy_context {
 
 struct weir_busy_gpu {
     struct weir_busytime time;
+    // Words of the agent's: whether other processes use the GPU, and if so, by which lease this one
+    // has it (0: together with them). NULL: it has it for itself.
+    const uint32_t *rivals, *lease;
     uint64_t gone_work_ns;     // of lanes that are free again, and what nobody had expected
     uint64_t closed_ns;        // of lanes that are free again
     uint64_t late_ns;          // of launches whose keys were not known then: done by now
@@ -207,6 +221,22 @@ static inline uint64_t weir_busy_key(const void *what, uint64_t size, uint64_t s
     return key ? key : 1;
 }
 
+// Whether samples of a GPU's launches may hold other processes' time slices.
+static inline int weir_busy_is_shared(const struct weir_busy_gpu *gpu) {
+    const uint32_t *rivals = WEIR_GET(gpu->rivals), *lease = WEIR_GET(gpu->lease);
+    return rivals && lease && WEIR_GET(*rivals) && !WEIR_GET(*lease);
+}
+
+// Whether the GPU is to be given up: then no thread stays in a launch for a better sample.
+static inline int weir_busy_hurries(const struct weir_busy_gpu *gpu) {
+    const uint32_t *lease = WEIR_GET(gpu->lease);
+    return lease && (WEIR_GET(*lease) & 1u);
+}
+
+// Has the next launch of each lane of a GPU looked at: what was learned beside others is to be
+// learned anew.
+void weir_busy_unshared(struct weir_busy *busy, uint32_t gpu);
+
 // This thread's lane, which is made where there is none. NULL: there are too many, and the launch
 // is counted as one that is not measured.
 struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thread,
@@ -217,12 +247,20 @@ struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thr
 int weir_busy_is_captured(struct weir_busy *busy, CUstream stream);
 
 struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir_busy_lane *lane,
-                                             uint64_t key);
-void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch, CUresult result);
+                                             uint64_t key) WEIR_RARE;
+void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch,
+                        CUresult result) WEIR_RARE;
 
 static inline uint32_t weir_busy_home(uintptr_t thread, CUcontext context, CUstream stream) {
     uint64_t hash = (thread >> 6) ^ (uintptr_t)context ^ (uintptr_t)stream << 7;
     return (uint32_t)(hash * 0x9e3779b97f4a7c15u >> 52) & (WEIR_BUSY_INDEX - 1);
+}
+
+// Whether a lane is that of a thread and a stream. Whoever makes one names its thread last.
+static inline int weir_busy_is(const struct weir_busy_lane *lane, uintptr_t thread,
+                               CUcontext context, CUstream stream) {
+    return __atomic_load_n(&lane->thread, __ATOMIC_ACQUIRE) == thread &&
+           WEIR_GET(lane->context) == context && WEIR_GET(lane->stream) == stream;
 }
 
 static inline struct weir_busy_lane *weir_busy_lane(struct weir_busy *busy, uintptr_t thread,
@@ -234,7 +272,7 @@ static inline struct weir_busy_lane *weir_busy_lane(struct weir_busy *busy, uint
         if (!number)
             return NULL;
         struct weir_busy_lane *lane = &busy->lanes[number - 1];
-        if (lane->thread == thread && lane->context == context && lane->stream == stream)
+        if (weir_busy_is(lane, thread, context, stream))
             return lane;
     }
     return NULL;
@@ -265,12 +303,12 @@ weir_busy_begin_in(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
         lane->last_key = key;
     }
     uint64_t expected_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
-    if (__builtin_expect(!expected_ns || lane->launches >= lane->sample_at ||
+    if (__builtin_expect(!expected_ns || lane->launches >= WEIR_GET(lane->sample_at) ||
                              __atomic_load_n(&busy->captures, __ATOMIC_RELAXED),
                          0))
         return weir_busy_begin_slow(busy, lane, key);
     __atomic_store_n(&lane->work_ns, lane->work_ns + expected_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELEASE);
     return (struct weir_busy_launch){lane, expected_ns, NULL};
 }
 
@@ -336,6 +374,16 @@ uint64_t weir_busy_ns(struct weir_busy *busy, uint32_t gpu);
 uint64_t weir_busy_clock(void);
 
 // ---- Among the files busy*.c ----
+
+// A lane that is to be another's has no launches, and so no events behind them. The events stay:
+// they are their context's.
+static inline void weir_trail_forget(struct weir_trail *trail) {
+    WEIR_PUT(trail->head, 0);
+    WEIR_PUT(trail->refused, 0);
+    trail->tail = 0;
+    trail->last_launches = trail->last_work_ns = 0;
+    trail->seen = trail->still_ns = trail->owed = trail->overdue_ns = 0;
+}
 
 // Launches in all lanes of the GPU but this one, and what they are expected to take.
 uint64_t weir_busy_others(const struct weir_busy *busy, const struct weir_busy_lane *lane,

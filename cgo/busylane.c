@@ -88,29 +88,33 @@ static void remake_index(struct weir_busy *busy) {
 static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
     struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
     gpu->gone_work_ns += lane->work_ns;
-    gpu->closed_ns += lane->work_ns;
-    gpu->gone_launches += lane->launches;
-    lane->thread = 0;
-    lane->work_ns = lane->launches = lane->done = lane->sample_at = lane->due = 0;
-    lane->mark_at_ns = lane->done_work_ns = 0;
-    lane->trail.head = lane->trail.tail = lane->trail.refused = 0;
-    lane->trail.last_launches = lane->trail.last_work_ns = 0;
-    lane->trail.seen = lane->trail.owed = 0;
+    WEIR_PUT(gpu->closed_ns, gpu->closed_ns + lane->work_ns);
+    WEIR_PUT(gpu->gone_launches, gpu->gone_launches + lane->launches);
+    WEIR_PUT(lane->thread, 0);
+    WEIR_PUT(lane->work_ns, 0);
+    WEIR_PUT(lane->launches, 0);
+    WEIR_PUT(lane->done, 0);
+    WEIR_PUT(lane->done_work_ns, 0);
+    WEIR_PUT(lane->sample_at, 0);
+    WEIR_PUT(lane->mark_at_ns, 0);
+    lane->due = 0;
     lane->last_key = 0;
+    weir_trail_forget(&lane->trail);
 }
 
 static int seen_all(const struct weir_busy_lane *lane) {
     return __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) == lane->head;
 }
 
-// A lane that nobody has; or one of a stream that is gone, with its events, which are its
-// context's.
+// A lane that nobody has; or one of a stream that is gone and whose work is done, with its events,
+// which are its context's.
 static struct weir_busy_lane *take_lane(struct weir_busy *busy, uint32_t place) {
     for (uint32_t i = 0; i < busy->lanes_used; i++) {
         struct weir_busy_lane *lane = &busy->lanes[i];
         if (!lane->thread)
             return lane;
-        if (lane->ended && lane->place == place && seen_all(lane)) {
+        if (lane->ended && lane->place == place && seen_all(lane) &&
+            (WEIR_GET(lane->done) >= lane->launches || busy->lanes_used == WEIR_BUSY_LANES)) {
             close_lane(busy, lane);
             return lane;
         }
@@ -125,14 +129,19 @@ static struct weir_busy_lane *make_lane(struct weir_busy *busy, uintptr_t thread
     if (!lane)
         return NULL;
     uint32_t number = (uint32_t)(lane - busy->lanes);
-    lane->context = context;
-    lane->stream = stream;
-    lane->gpu = gpu;
+    WEIR_PUT(lane->context, context);
+    WEIR_PUT(lane->stream, stream);
+    WEIR_PUT(lane->gpu, gpu);
     lane->place = place;
-    lane->ended = lane->dead = lane->muted = lane->wished = lane->nudged = 0;
+    WEIR_PUT(lane->entry, NULL);
+    WEIR_PUT(lane->ended, 0);
+    WEIR_PUT(lane->dead, 0);
+    WEIR_PUT(lane->wished, 0);
+    WEIR_PUT(lane->nudged, 0);
+    lane->muted = 0;
     lane->waits = lane->shy = lane->owed = 0;
     lane->dice = thread ^ (uintptr_t)stream ^ number * 0x9e3779b97f4a7c15u;
-    lane->thread = thread;
+    __atomic_store_n(&lane->thread, thread, __ATOMIC_RELEASE);
     if (number == busy->lanes_used)
         __atomic_store_n(&busy->lanes_used, number + 1, __ATOMIC_RELEASE);
     if (!busy->gpus[gpu].used) {
@@ -153,7 +162,7 @@ struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thr
         return lane;
     for (uint32_t i = 0; i < busy->lanes_used && !lane; i++) {
         struct weir_busy_lane *one = &busy->lanes[i];
-        if (one->thread == thread && one->context == context && one->stream == stream)
+        if (weir_busy_is(one, thread, context, stream))
             lane = one;
     }
     if (!lane && gpu < WEIR_BUSY_GPUS)
@@ -167,16 +176,23 @@ struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thr
 uint64_t weir_busy_others(const struct weir_busy *busy, const struct weir_busy_lane *lane,
                           uint64_t *work_ns) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
-    uint64_t launches = busy->gpus[lane->gpu].gone_launches;
-    *work_ns = busy->gpus[lane->gpu].closed_ns;
+    uint64_t launches = WEIR_GET(busy->gpus[lane->gpu].gone_launches);
+    *work_ns = WEIR_GET(busy->gpus[lane->gpu].closed_ns);
     for (uint32_t i = 0; i < used; i++) {
         const struct weir_busy_lane *one = &busy->lanes[i];
-        if (one == lane || one->gpu != lane->gpu)
+        if (one == lane || WEIR_GET(one->gpu) != lane->gpu)
             continue;
         launches += __atomic_load_n(&one->launches, __ATOMIC_RELAXED);
         *work_ns += __atomic_load_n(&one->work_ns, __ATOMIC_RELAXED);
     }
     return launches;
+}
+
+void weir_busy_unshared(struct weir_busy *busy, uint32_t gpu) {
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++)
+        if (WEIR_GET(busy->lanes[i].gpu) == gpu)
+            WEIR_PUT(busy->lanes[i].sample_at, 0);
 }
 
 void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream) {
@@ -190,7 +206,7 @@ void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++) {
         struct weir_busy_lane *lane = &busy->lanes[i];
-        if (lane->thread == thread && lane->context == context)
+        if (WEIR_GET(lane->thread) == thread && WEIR_GET(lane->context) == context)
             weir_busy_done(lane, lane->launches, lane->work_ns);
     }
 }
@@ -246,8 +262,8 @@ static void end_stream(struct weir_busy *busy, CUstream stream) {
     forget_captures(busy, NULL, stream);
     for (uint32_t i = 0; i < busy->lanes_used; i++)
         if (busy->lanes[i].thread && busy->lanes[i].stream == stream) {
-            busy->lanes[i].stream = NO_STREAM;
-            busy->lanes[i].ended = 1;
+            WEIR_PUT(busy->lanes[i].stream, NO_STREAM);
+            WEIR_PUT(busy->lanes[i].ended, 1);
         }
     weir_unlock(&busy->lock);
 }
@@ -259,11 +275,23 @@ void weir_busy_stream_end(struct weir_busy *busy, CUstream stream) {
         weir_unlock(&busy->driving);
 }
 
+// The events of a lane have ended with its context.
+static void forget_events(struct weir_busy_lane *lane) {
+    for (uint32_t i = 0; i < WEIR_BUSY_MARKS; i++) {
+        struct weir_busy_mark *mark = &lane->marks[i];
+        mark->hold = mark->start = NULL;
+        WEIR_PUT(mark->end, NULL);
+    }
+    for (uint32_t i = 0; i < WEIR_TRAIL_EVENTS; i++)
+        WEIR_PUT(lane->trail.events[i], NULL);
+    lane->trail.last = NULL;
+}
+
 void weir_busy_context_end(struct weir_busy *busy, CUcontext context) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     int driving = weir_lock(&busy->driving) == 0;
     for (uint32_t i = 0; i < used; i++)
-        if (busy->lanes[i].context == context)
+        if (WEIR_GET(busy->lanes[i].context) == context)
             __atomic_store_n(&busy->lanes[i].dead, 1, __ATOMIC_SEQ_CST);
     if (busy->current == context)
         busy->current = NULL;
@@ -285,12 +313,11 @@ void weir_busy_context_end(struct weir_busy *busy, CUcontext context) {
             const struct weir_busy_mark *mark = &lane->marks[lane->tail % WEIR_BUSY_MARKS];
             if (mark->known && mark->known->key == mark->key)
                 __atomic_fetch_sub(&mark->known->measuring, 1, __ATOMIC_RELAXED);
-            lane->tail++;
+            WEIR_PUT(lane->tail, lane->tail + 1);
         }
-        memset(lane->marks, 0, sizeof(lane->marks));
-        memset(&lane->trail, 0, sizeof(lane->trail));
+        forget_events(lane);
         close_lane(busy, lane);
-        lane->context = NULL;
+        WEIR_PUT(lane->context, NULL);
     }
     for (uint32_t i = 0; i < busy->contexts_used; i++)
         if (busy->contexts[i].handle == context)

@@ -74,10 +74,15 @@ static inline void weir_learn(struct weir_learned *l, uint64_t ns, enum weir_sor
         weir_learn_rough(l, ns, foreign_ns);
 }
 
+// Whether only samples with others' work in them are there.
+static inline int weir_learned_is_rough(const struct weir_learned *l) {
+    return !l->clean && !l->mixed;
+}
+
 // What a launch is expected to take, in ns; 0: not known, as long as a few rough samples are all.
 static inline uint64_t weir_learned_ns(const struct weir_learned *l) {
     uint64_t least = l->rough ? weir_learned_rough(l) : UINT64_MAX;
-    if (!l->clean && !l->mixed && l->rough < WEIR_LEARN_SAMPLES)
+    if (weir_learned_is_rough(l) && l->rough < WEIR_LEARN_SAMPLES)
         return 0;
     for (uint64_t i = 0; i < l->mixed && i < WEIR_LEARN_SAMPLES; i++)
         least = l->mixed_ns[i] < least ? l->mixed_ns[i] : least;

@@ -50,7 +50,10 @@ static struct weir_busy_key *enter_key(struct weir_busy *busy, uint64_t key) {
         return at;
     __atomic_store_n(&at->expected_ns, 0, __ATOMIC_RELAXED);
     at->unknown = at->measuring = at->visits = at->useless = 0;
-    at->since_ns = 0;
+    WEIR_PUT(at->since_ns, 0);
+    WEIR_PUT(at->roughly_ns, 0);
+    WEIR_PUT(at->sure, 0);
+    WEIR_PUT(at->pause, 1);
     memset(&at->learned, 0, sizeof(at->learned));
     __atomic_store_n(&at->key, key, __ATOMIC_RELEASE);
     weir_unlock(&busy->lock);
@@ -153,10 +156,10 @@ static int is_done(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
                    uint32_t *calls) {
     const struct weir_busy_mark *mark =
         &lane->marks[(__atomic_load_n(&lane->head, __ATOMIC_ACQUIRE) - 1) % WEIR_BUSY_MARKS];
-    CUevent end = mark->end;
+    CUevent end = WEIR_GET(mark->end);
     if (*calls >= OWED_MAX)
         return 0;
-    if (!end || mark->launches != launches) {
+    if (!end || WEIR_GET(mark->launches) != launches) {
         *calls += 1;
         __atomic_store_n(&lane->wished, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&lane->sample_at, 0, __ATOMIC_RELAXED);
@@ -181,15 +184,15 @@ static int is_alone(struct weir_busy *busy, const struct weir_busy_lane *lane, u
     for (uint32_t i = 0; i < used; i++) {
         struct weir_busy_lane *one = &busy->lanes[i];
         uint64_t launches = __atomic_load_n(&one->launches, __ATOMIC_RELAXED);
-        if (one == lane || one->gpu != lane->gpu ||
+        if (one == lane || WEIR_GET(one->gpu) != lane->gpu ||
             launches == __atomic_load_n(&one->done, __ATOMIC_RELAXED))
             continue;
         // Events of another context may be gone at any time. After a lane that is not done the rest
         // is only asked to mark.
-        if (one->context == lane->context && is_done(busy, one, launches, alone, calls))
+        if (WEIR_GET(one->context) == lane->context && is_done(busy, one, launches, alone, calls))
             continue;
         alone = 0;
-        *settles &= one->context == lane->context && !one->wished;
+        *settles &= WEIR_GET(one->context) == lane->context && !WEIR_GET(one->wished);
     }
     return alone;
 }
@@ -200,7 +203,7 @@ static int becomes_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
                          const struct weir_busy_key *known) {
     int settles, alone = is_alone(busy, lane, &lane->owed, &settles);
     for (int i = 0; i < SETTLE_WAITS && !alone && lane->owed < OWED_MAX; i++) {
-        if (!settles && known->learned.clean + known->learned.mixed)
+        if ((!settles && WEIR_GET(known->sure)) || weir_busy_hurries(&busy->gpus[lane->gpu]))
             break;
         doze();
         alone = is_alone(busy, lane, &lane->owed, &settles);
@@ -215,8 +218,9 @@ enum sample { SAMPLE_NOT, SAMPLE_END, SAMPLE_ALONE, SAMPLE_ROUGH };
 static enum sample wait_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
                               struct weir_busy_key *known) {
     int alone = becomes_alone(busy, lane, known);
-    int patient = known->expected_ns ? ++lane->waits < WAITS_MAX
-                                     : weir_busy_clock() - known->since_ns < WEIR_BUSY_UNKNOWN_NS;
+    int patient = known->expected_ns
+                      ? ++lane->waits < WAITS_MAX
+                      : weir_busy_clock() - WEIR_GET(known->since_ns) < WEIR_BUSY_UNKNOWN_NS;
     if (!alone && patient)
         return SAMPLE_NOT;
     lane->waits = 0;
@@ -226,14 +230,14 @@ static enum sample wait_alone(struct weir_busy *busy, struct weir_busy_lane *lan
         lane->shy = 0;
         return SAMPLE_ALONE;
     }
-    if (known->learned.clean + known->learned.mixed)
+    if (WEIR_GET(known->sure))
         lane->shy += lane->shy < SHY_MAX;
     return known->expected_ns ? SAMPLE_END : SAMPLE_ROUGH;
 }
 
 static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
                           struct weir_busy_key *known) {
-    int due = lane->launches >= lane->due || lane->nudged;
+    int due = lane->launches >= lane->due || WEIR_GET(lane->nudged);
     int full = lane->head - __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) >= WEIR_BUSY_MARKS;
     if (lane->muted)
         return SAMPLE_NOT;
@@ -243,10 +247,11 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
             pay(lane, 1);
         return SAMPLE_NOT;
     }
-    lane->nudged = 0;
+    WEIR_PUT(lane->nudged, 0);
     if (__atomic_exchange_n(&lane->wished, 0, __ATOMIC_RELAXED))
         return SAMPLE_END;
-    if (!known->expected_ns && __atomic_load_n(&known->measuring, __ATOMIC_RELAXED) < 2 &&
+    int better = !WEIR_GET(known->sure) && !weir_busy_is_shared(&busy->gpus[lane->gpu]);
+    if ((!known->expected_ns || better) && WEIR_GET(known->measuring) < 2 &&
         lane->due < lane->launches + DEBT_MAX)
         return wait_alone(busy, lane, known);
     if (lane->waits)
@@ -254,7 +259,7 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
     if (!due)
         return SAMPLE_NOT;
     uint32_t visits = __atomic_add_fetch(&known->visits, 1, __ATOMIC_RELAXED);
-    if (!known->expected_ns || visits < weir_learn_pause(&known->learned) << lane->shy)
+    if (!known->expected_ns || visits < WEIR_GET(known->pause) << lane->shy)
         return SAMPLE_END;
     return wait_alone(busy, lane, known);
 }
@@ -274,9 +279,10 @@ static struct weir_busy_mark *begin_mark(struct weir_busy *busy, struct weir_bus
         return mark;
     mark->others = weir_busy_others(busy, lane, &mark->foreign_ns);  // for now, all
     mark->alone = sample == SAMPLE_ALONE;
+    mark->shared = (uint32_t)weir_busy_is_shared(&busy->gpus[lane->gpu]);
     __atomic_store_n(&known->visits, 0, __ATOMIC_RELAXED);
     CUresult result = CUDA_SUCCESS;
-    if (weir_learned_roughly_ns(&known->learned) < HOLD_BELOW_NS)
+    if (WEIR_GET(known->roughly_ns) < HOLD_BELOW_NS)
         result = hold(busy, lane, mark);
     if (result == CUDA_SUCCESS)
         result = record(busy, &mark->start, lane->stream);
@@ -295,10 +301,12 @@ static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
     if (!mark && lane->work_ns && lane->due >= lane->launches + DEBT_MAX)
         return lane->work_ns / lane->launches;
     __atomic_fetch_add(&busy->gpus[lane->gpu].blind, 1, __ATOMIC_RELAXED);
-    if (__atomic_fetch_add(&known->unknown, 1, __ATOMIC_RELAXED) == 0) {
+    if (__atomic_fetch_add(&known->unknown, 1, __ATOMIC_RELAXED) == 0 &&
+        weir_lock(&busy->lock) == 0) {
         const struct weir_busytime *time = &busy->gpus[lane->gpu].time;
-        known->surplus_before_ns = __atomic_load_n(&time->surplus_ns, __ATOMIC_RELAXED);
-        known->idle_before_ns = __atomic_load_n(&time->idle_ns, __ATOMIC_RELAXED);
+        WEIR_PUT(known->surplus_before_ns, time->surplus_ns);
+        WEIR_PUT(known->idle_before_ns, time->idle_ns);
+        weir_unlock(&busy->lock);
     }
     return 0;
 }
@@ -310,8 +318,8 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
     struct weir_busy_key *known = enter_key(busy, key);
     lane->last = known;
     lane->last_key = key;
-    if (!known->since_ns)
-        known->since_ns = weir_busy_clock();
+    if (!WEIR_GET(known->since_ns))
+        WEIR_PUT(known->since_ns, weir_busy_clock());
     enum sample sample = captures ? SAMPLE_NOT : choose(busy, lane, known);
     if (sample != SAMPLE_NOT)
         launch.mark = begin_mark(busy, lane, known, key, sample);
@@ -322,7 +330,7 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
     if (!launch.added_ns)
         launch.added_ns = guess(busy, lane, known, launch.mark);
     __atomic_store_n(&lane->work_ns, lane->work_ns + launch.added_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELEASE);
     return launch;
 }
 
@@ -360,6 +368,8 @@ static void wait_out(struct weir_busy *busy, struct weir_busy_lane *lane,
         return;
     for (uint64_t end_ns = mark->after_ns + WAIT_OUT_NS_MAX; weir_busy_clock() < end_ns;) {
         uint64_t work_ns;
+        if (weir_busy_hurries(&busy->gpus[lane->gpu]))
+            return;
         doze();
         pay(lane, 3);
         if (!has_come(busy, mark->end))
@@ -399,7 +409,7 @@ void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch,
         wait_out(busy, lane, mark);
     else
         mark->foreign_ns = UINT64_MAX;
-    mark->launches = lane->launches;
+    WEIR_PUT(mark->launches, lane->launches);
     mark->work_ns = lane->work_ns;
     __atomic_store_n(&lane->head, lane->head + 1, __ATOMIC_RELEASE);
 }

@@ -50,15 +50,14 @@ static void make_up(struct weir_busy_gpu *gpu, struct weir_busy_key *known, uint
     const struct weir_busytime *time = &gpu->time;
     uint32_t unknown = __atomic_exchange_n(&known->unknown, 0, __ATOMIC_RELAXED);
     uint64_t missing = unknown * expected_ns;
-    uint64_t from = known->surplus_before_ns > gpu->surplus_used_ns ? known->surplus_before_ns
-                                                                    : gpu->surplus_used_ns;
+    uint64_t before_ns = WEIR_GET(known->surplus_before_ns);
+    uint64_t from = before_ns > gpu->surplus_used_ns ? before_ns : gpu->surplus_used_ns;
     uint64_t counted = time->surplus_ns > from ? time->surplus_ns - from : 0;
     counted = counted < missing ? counted : missing;
     gpu->surplus_used_ns = from + counted;
     missing -= counted;
-    uint64_t idle = time->idle_ns > known->idle_before_ns + gpu->late_ns
-                        ? time->idle_ns - known->idle_before_ns - gpu->late_ns
-                        : 0;
+    uint64_t known_idle_ns = WEIR_GET(known->idle_before_ns) + gpu->late_ns;
+    uint64_t idle = time->idle_ns > known_idle_ns ? time->idle_ns - known_idle_ns : 0;
     uint64_t done = missing < idle ? missing : idle;
     gpu->late_ns += done;
     gpu->coming_ns += missing - done;
@@ -69,8 +68,12 @@ static void learn(struct weir_busy_gpu *gpu, struct weir_busy_key *known, uint64
                   enum weir_sort sort, uint64_t foreign_ns) {
     weir_learn(&known->learned, ns, sort, foreign_ns);
     uint64_t expected_ns = weir_learned_ns(&known->learned);
-    if (!expected_ns && weir_busy_clock() - known->since_ns > WEIR_BUSY_UNKNOWN_NS)
-        expected_ns = weir_learned_roughly_ns(&known->learned);
+    uint64_t roughly_ns = weir_learned_roughly_ns(&known->learned);
+    if (!expected_ns && weir_busy_clock() - WEIR_GET(known->since_ns) > WEIR_BUSY_UNKNOWN_NS)
+        expected_ns = roughly_ns;
+    WEIR_PUT(known->roughly_ns, roughly_ns);
+    WEIR_PUT(known->sure, !weir_learned_is_rough(&known->learned));
+    WEIR_PUT(known->pause, (uint32_t)weir_learn_pause(&known->learned));
     __atomic_store_n(&known->expected_ns, expected_ns, __ATOMIC_RELAXED);
     if (expected_ns > gpu->longest_ns)
         gpu->longest_ns = expected_ns;
@@ -88,7 +91,7 @@ static void learn_hold(struct weir_busy_context *context, uint32_t bytes, uint64
         context->hold_ns = 0;
         return;
     }
-    context->hold_bytes = bytes;
+    WEIR_PUT(context->hold_bytes, bytes);
     if (!context->hold_ns || ns < context->hold_ns)
         context->hold_ns = ns;
     __atomic_fetch_add(&context->hold_count, 1, __ATOMIC_RELAXED);
@@ -122,12 +125,15 @@ static void measured(struct weir_busy *busy, struct weir_busy_lane *lane,
     if (!good && !fair && known->useless < USELESS_MAX)
         return;
     enum weir_sort sort = WEIR_SORT_ROUGH;
+    int shared = mark->shared || weir_busy_is_shared(gpu);
+    if (shared)
+        clean = good = fair = 0;
     if (good && clean)
         sort = WEIR_SORT_CLEAN;
-    else if (clean ||
-             (mark->alone && !mark->held_bytes))  // behind a hold others may have come first
+    else if (clean || (!shared && mark->alone &&
+                       !mark->held_bytes))  // behind a hold others may have come first
         sort = WEIR_SORT_MIXED;
-    learn(gpu, known, ns, sort, mark->foreign_ns);
+    learn(gpu, known, ns, sort, shared ? UINT64_MAX : mark->foreign_ns);
 }
 
 // ---- Marks ----
@@ -217,7 +223,7 @@ static struct launched launched_on(struct weir_busy *busy, uint32_t ordinal) {
     struct launched all = {gpu->gone_work_ns, gpu->gone_launches, 0};
     for (uint32_t i = 0; i < busy->lanes_used; i++) {
         const struct weir_busy_lane *lane = &busy->lanes[i];
-        if (!lane->thread || lane->gpu != ordinal)
+        if (!WEIR_GET(lane->thread) || WEIR_GET(lane->gpu) != ordinal)
             continue;
         uint64_t done = __atomic_load_n(&lane->done, __ATOMIC_RELAXED);
         uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_RELAXED);

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "ask.h"
+#include "attend.h"
 #include "code.h"
 #include "credit.h"
 #include "note.h"
@@ -83,6 +84,8 @@ int weir_contexts_enter(struct weir_state *state, const struct weir_context *con
         state->contexts[*place].serial = ++state->context_serial;
         if (*place == state->contexts_used)
             state->contexts_used++;
+        if (state->contexts_used > 1)
+            weir_time_several(state);
         weir_contexts_show(state);
     }
     weir_unlock(&state->lock);

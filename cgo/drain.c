@@ -12,6 +12,11 @@
 // How often to look while the gate is open.
 #define LOOK_RIVALS_NS 1000000u
 #define LOOK_ALONE_NS 5000000u
+// The same once all is drained, and threads wait for their turn.
+#define LOOK_WAITING_NS 10000000u
+// Alone, an event is recorded only behind the last launch of what is soon said to be at rest: it is
+// a call of the driver.
+#define STILL_ALONE_NS 50000000u
 // In a drain: a part of what is left of the expected time, or of what it is overdue.
 #define DRAIN_NS_MIN 20000u
 #define DRAIN_NS_MAX 1000000u
@@ -30,29 +35,28 @@ struct tally {
     uint64_t submitted, completed, work_ns, busy_ns;
     uint32_t owing;   // lanes whose part of the drain is not done
     uint32_t active;  // lanes with anything outstanding, or that have launched since the last look
-    uint32_t still;   // lanes with something outstanding that have not
 };
 
 static int is_on(const struct weir_time *time, const struct weir_busy_lane *lane, uint32_t gpu) {
-    return lane->thread && __atomic_load_n(&time->numbers[lane->gpu], __ATOMIC_RELAXED) == gpu + 1;
+    return WEIR_GET(lane->thread) && WEIR_GET(time->numbers[WEIR_GET(lane->gpu)]) == gpu + 1;
 }
 
 static uint64_t done_of(const struct weir_busy_lane *lane) {
     return __atomic_load_n(&lane->done, __ATOMIC_RELAXED);
 }
 
-// Lane's launches of which no event can tell count as done after their time.
-static void give_up(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t now_ns) {
-    struct weir_trail *trail = &lane->trail;
-    if (trail->last_launches < trail->seen && !weir_trail_can(busy, lane) &&
-        now_ns >= trail->overdue_ns)
-        weir_busy_done(lane, trail->seen, 0);
+// Launches of which no event can tell count as done after their time.
+static void give_up(struct weir_busy_lane *lane, uint64_t now_ns) {
+    if (lane->trail.last_launches < lane->trail.seen && now_ns >= lane->trail.overdue_ns)
+        weir_busy_done(lane, lane->trail.seen, 0);
 }
 
-// Asks for events of all lanes; `record`: no launch is under way.
-static void look(struct weir_time *time, uint32_t gpu, int record, uint64_t now_ns) {
+// Asks for events of all lanes, and records behind those that have been still for so long.
+static void look(struct weir_time *time, uint32_t gpu, uint64_t still_ns, uint64_t now_ns) {
     struct weir_busy *busy = &time->busy;
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    // Of threads without a word it is not known which of them are in the driver.
+    int crowd = WEIR_GET(time->gate.crowd[gpu]) != 0;
     for (uint32_t i = 0; i < used; i++) {
         struct weir_busy_lane *lane = &busy->lanes[i];
         struct weir_trail *trail = &lane->trail;
@@ -62,9 +66,11 @@ static void look(struct weir_time *time, uint32_t gpu, int record, uint64_t now_
         if (launches != trail->seen) {
             trail->overdue_ns = now_ns + busy->gpus[lane->gpu].time.ahead_ns + OVERDUE_NS;
             trail->seen = launches;
+            trail->still_ns = now_ns;
         }
-        if (!weir_trail_look(busy, lane, record))
-            give_up(busy, lane, now_ns);
+        int record = !crowd && now_ns - trail->still_ns >= still_ns;
+        if (!weir_trail_look(busy, lane, record) && (crowd || !weir_trail_can(busy, lane)))
+            give_up(lane, now_ns);
     }
 }
 
@@ -77,7 +83,6 @@ static void add_lane(struct tally *all, const struct weir_busy_lane *lane) {
     all->work_ns += __atomic_load_n(&lane->work_ns, __ATOMIC_RELAXED);
     all->owing += done < trail->owed;
     all->active += done < launches || launches != trail->seen;
-    all->still += done < launches && launches == trail->seen;
 }
 
 static struct tally tally(struct weir_time *time, uint32_t gpu) {
@@ -89,13 +94,23 @@ static struct tally tally(struct weir_time *time, uint32_t gpu) {
         const struct weir_busy_gpu *books = &busy->gpus[i];
         all.submitted += books->gone_launches;
         all.completed += books->gone_launches;
-        all.work_ns += books->gone_work_ns + BLIND_NS * books->blind;
+        all.work_ns += books->gone_work_ns + BLIND_NS * WEIR_GET(books->blind);
         all.busy_ns += books->time.busy_ns;
     }
     for (uint32_t i = 0; i < busy->lanes_used; i++)
         if (is_on(time, &busy->lanes[i], gpu))
             add_lane(&all, &busy->lanes[i]);
     return all;
+}
+
+int weir_drain_is_outstanding(struct weir_time *time, uint32_t gpu) {
+    const struct weir_busy *busy = &time->busy;
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++)
+        if (is_on(time, &busy->lanes[i], gpu) &&
+            done_of(&busy->lanes[i]) < WEIR_GET(busy->lanes[i].launches))
+            return 1;
+    return 0;
 }
 
 // Counts what there is, and writes the words of the usage page.
@@ -130,11 +145,17 @@ static uint64_t ahead_ns(const struct weir_time *time, uint32_t gpu) {
     return ns;
 }
 
+// Settles busy time, often enough for it to be even.
+static void settle_busy(struct weir_time *time, uint64_t now_ns) {
+    uint64_t next_ns = weir_busy_poll(&time->busy);
+    time->poll_ns = now_ns + (next_ns < LOOK_ALONE_NS ? next_ns : LOOK_ALONE_NS);
+}
+
 // No launch is under way: what was submitted by now is what the drain waits for.
 static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     struct weir_attended *a = &time->attended[gpu];
     struct weir_busy *busy = &time->busy;
-    time->poll_ns = now_ns + weir_busy_poll(busy);
+    settle_busy(time, now_ns);
     a->revoked_ns = now_ns;
     a->expected_ns = now_ns + ahead_ns(time, gpu);
     a->told = a->completed;
@@ -143,6 +164,20 @@ static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     for (uint32_t i = 0; i < busy->lanes_used; i++)
         if (is_on(time, &busy->lanes[i], gpu))
             busy->lanes[i].trail.owed = __atomic_load_n(&busy->lanes[i].launches, __ATOMIC_ACQUIRE);
+}
+
+// What was learned beside others can be learned better once they are away.
+static void look_at_sharing(struct weir_time *time, uint32_t gpu) {
+    struct weir_attended *a = &time->attended[gpu];
+    uint32_t before = a->shared;
+    a->shared = 0;
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++) {
+        if (WEIR_GET(time->numbers[i]) != gpu + 1)
+            continue;
+        a->shared = (uint32_t)weir_busy_is_shared(&time->busy.gpus[i]);
+        if (before && !a->shared)
+            weir_busy_unshared(&time->busy, i);
+    }
 }
 
 // Looks at the lease's word. Whether it is closed.
@@ -155,6 +190,7 @@ static int look_at_lease(struct weir_time *time, uint32_t gpu, uint64_t now_ns) 
         a->quiet = a->drained = 0;
         a->lease = lease;
     }
+    look_at_sharing(time, gpu);
     if (closed && !a->quiet && weir_gate_revoke(&time->gate, gpu, REVOKE_MS) == 0)
         begin_drain(time, gpu, now_ns);
     return closed;
@@ -185,20 +221,6 @@ static void say_idle(struct weir_time *time, uint32_t gpu) {
         weir_attend_say(time, WEIR_MSG_WANT, gpu, a->lease, 0);
 }
 
-// How much a lane may have in flight.
-static void set_window(struct weir_time *time, uint32_t gpu, const struct weir_gpu_control *page,
-                       uint32_t lanes) {
-    struct weir_busy *busy = &time->busy;
-    uint64_t room_ns = 1000u * (uint64_t)__atomic_load_n(&page->window_us, __ATOMIC_RELAXED);
-    room_ns = room_ns / (lanes ? lanes : 1);
-    __atomic_store_n(&time->gpus[gpu].room_ns, room_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&time->gpus[gpu].step_ns, room_ns / WEIR_TRAIL_EVENTS, __ATOMIC_RELAXED);
-    for (uint32_t i = 0; room_ns && i < busy->lanes_used; i++)
-        if (is_on(time, &busy->lanes[i], gpu) &&
-            __atomic_load_n(&busy->lanes[i].mark_at_ns, __ATOMIC_RELAXED) == UINT64_MAX)
-            __atomic_store_n(&busy->lanes[i].mark_at_ns, 0, __ATOMIC_RELAXED);
-}
-
 static uint64_t clamp(uint64_t ns, uint64_t least, uint64_t most) {
     return ns < least ? least : ns > most ? most : ns;
 }
@@ -207,17 +229,20 @@ static uint64_t clamp(uint64_t ns, uint64_t least, uint64_t most) {
 static uint64_t go_on(struct weir_time *time, uint32_t gpu, const struct tally *all,
                       uint32_t waiting, uint64_t now_ns) {
     struct weir_attended *a = &time->attended[gpu];
-    if (!a->quiet)
-        return DRAIN_NS_MIN;
-    if (!all->owing) {
+    if (a->quiet && !all->owing) {
         a->drained = weir_attend_say(time, WEIR_MSG_DRAINED, gpu, a->lease, waiting) == 0;
-        return a->drained ? LOOK_RIVALS_NS : DRAIN_NS_MAX;
+        if (!a->drained)
+            return DRAIN_NS_MAX;
+        weir_window_drained(time, gpu, now_ns - a->revoked_ns);
+        return LOOK_RIVALS_NS;
     }
     if (a->completed != a->told && now_ns - a->told_ns >= PROGRESS_NS &&
         weir_attend_say(time, WEIR_MSG_PROGRESS, gpu, a->lease, waiting) == 0) {
         a->told = a->completed;
         a->told_ns = now_ns;
     }
+    if (!a->quiet)
+        return DRAIN_NS_MIN;
     return clamp(a->expected_ns > now_ns ? (a->expected_ns - now_ns) / DRAIN_PART
                                          : (now_ns - a->expected_ns) / OVERDUE_PART,
                  DRAIN_NS_MIN, DRAIN_NS_MAX);
@@ -240,17 +265,13 @@ uint64_t weir_drain_step(struct weir_time *time, uint32_t gpu, uint64_t now_ns) 
     int rivals = __atomic_load_n(&page->turns, __ATOMIC_RELAXED) == WEIR_TURNS_RIVALS;
     int closed = look_at_lease(time, gpu, now_ns);
     if (now_ns >= time->poll_ns)
-        time->poll_ns = now_ns + weir_busy_poll(&time->busy);
-    look(time, gpu, a->quiet, now_ns);
+        settle_busy(time, now_ns);
+    look(time, gpu, a->quiet ? 0 : rivals ? LOOK_RIVALS_NS : STILL_ALONE_NS, now_ns);
     uint32_t waiting = weir_gate_waiting(&time->gate, gpu);
     struct tally all = publish(time, gpu, waiting);
-    set_window(time, gpu, page, all.active);
+    weir_window_set(time, gpu, all.active);
     if (closed && !a->drained)
         return now_ns + go_on(time, gpu, &all, waiting, now_ns);
-    if (!closed && all.still) {
-        weir_gate_settle(&time->gate);
-        look(time, gpu, !weir_gate_inside(&time->gate, gpu), now_ns);
-    }
     if (a->opened)
         watch_opened(time, gpu, waiting, now_ns);
     if (all.active || waiting || !a->rest_ns || all.submitted != a->rested) {
@@ -259,5 +280,7 @@ uint64_t weir_drain_step(struct weir_time *time, uint32_t gpu, uint64_t now_ns) 
     } else if (now_ns - a->rest_ns >= (rivals ? REST_RIVALS_NS : REST_ALONE_NS)) {
         say_idle(time, gpu);
     }
+    if (closed && waiting)
+        return now_ns + LOOK_WAITING_NS;
     return now_ns + (a->opened ? OPENED_NS : rivals ? LOOK_RIVALS_NS : LOOK_ALONE_NS);
 }

@@ -8,6 +8,9 @@
 // weir_busy_clock.
 uint64_t weir_drain_step(struct weir_time *time, uint32_t gpu, uint64_t now_ns);
 
+// Whether anything of what was launched there is not known to be done.
+int weir_drain_is_outstanding(struct weir_time *time, uint32_t gpu);
+
 // Says something of a GPU to the agent, without waiting. `lease` is the word. 0, or -errno.
 int weir_attend_say(struct weir_time *time, enum weir_msg_type type, uint32_t gpu, uint32_t lease,
                     uint32_t waiting);

@@ -1,5 +1,5 @@
-// gate.c: see gate.h. What is not the common case: words are given out, closed leases are waited
-// for, and leases are taken away.
+// gate.c: see gate.h. What is not the common case of a launch: words are given out, and closed
+// leases are waited for.
 #include "gate.h"
 
 #include <signal.h>
@@ -8,17 +8,8 @@
 #define CLAIM_LOOKS 2
 // Nested entries in a row that are believed.
 #define NESTED_MAX 16
-// The revoker's patience: some microseconds on its feet, then asleep, each time for longer.
-#define REVOKE_SPINS 1000
-#define REVOKE_SLEEP_US_MIN 50u
-#define REVOKE_SLEEP_US_MAX 1000u
-// The longest that a store may wait in a processor's buffer, with much to spare: it leaves by
-// itself within microseconds, and at once when the processor turns to something else.
-#define STORE_MS_MAX 1u
 
 #define FUTEX_WAIT_SHARED 0
-#define MEMBARRIER_PRIVATE_EXPEDITED 8
-#define MEMBARRIER_REGISTER_PRIVATE_EXPEDITED 16
 
 __thread struct weir_gate_word *weir_gate_mine __attribute__((tls_model("initial-exec")));
 
@@ -26,25 +17,23 @@ static void count(uint64_t *counter) {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-static int is_inside(uint64_t state) {
-    return (state & WEIR_GATE_INSIDE) != 0;
-}
-
-// Whether a thread of this process has ended.
-static int has_ended(uint32_t tid) {
+int weir_gate_has_ended(uint32_t tid) {
     return weir_syscall(SYS_tgkill, weir_sys_getpid(), (long)tid, 0, 0, 0, 0) == -ESRCH;
 }
 
 // Takes a word over from a thread that has ended, perhaps inside.
 static int take_over(struct weir_gate *gate, struct weir_gate_word *word, uint32_t tid) {
     uint32_t owner = __atomic_load_n(&word->tid, __ATOMIC_RELAXED);
-    if (!owner || owner == tid || !has_ended(owner) ||
+    if (!owner || owner == tid || !weir_gate_has_ended(owner) ||
         !__atomic_compare_exchange_n(&word->tid, &owner, tid, 0, __ATOMIC_SEQ_CST,
                                      __ATOMIC_RELAXED))
         return 0;
-    if (is_inside(__atomic_load_n(&word->state, __ATOMIC_RELAXED)))
+    if (weir_gate_is_inside(__atomic_load_n(&word->state, __ATOMIC_RELAXED)))
         count(&gate->counts.abandoned);
     weir_gate_outside(word);
+    __atomic_store_n(&word->waits, 0, __ATOMIC_SEQ_CST);
+    word->waived = 0;
+    word->last = NULL;
     return 1;
 }
 
@@ -88,11 +77,12 @@ static int is_nested(struct weir_gate *gate, struct weir_gate_word *word, uintpt
     uint64_t state = __atomic_load_n(&word->state, __ATOMIC_RELAXED);
     uint32_t nested = __atomic_load_n(&word->nested, __ATOMIC_RELAXED);
     uintptr_t outer = __atomic_load_n(&word->stack, __ATOMIC_RELAXED);
-    if (is_inside(state) && nested < NESTED_MAX && (stack < outer || is_on_another_stack(outer))) {
+    if (weir_gate_is_inside(state) && nested < NESTED_MAX &&
+        (stack < outer || is_on_another_stack(outer))) {
         __atomic_store_n(&word->nested, nested + 1, __ATOMIC_RELAXED);
         return 1;
     }
-    if (is_inside(state)) {
+    if (weir_gate_is_inside(state)) {
         count(&gate->counts.abandoned);
         weir_gate_outside(word);
     }
@@ -124,9 +114,14 @@ static void retire(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass) 
 
 // Waits once for a closed lease to change, from `since_ms` on for wait_ms_max at most; 0 sets that.
 // Whether to look again: else the launch goes through.
-static int wait_once(struct weir_gate *gate, uint32_t gpu, uint32_t lease, uint64_t *since_ms) {
+static int wait_once(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word *word,
+                     uint32_t lease, uint64_t *since_ms) {
     if (gate->agent_alive && !gate->agent_alive(gate->argument)) {
         count(&gate->counts.agentless);
+        return 0;
+    }
+    if (word && word->waived == lease) {
+        count(&gate->counts.ungated);
         return 0;
     }
     uint64_t now_ms = weir_sys_now_ms();
@@ -137,6 +132,8 @@ static int wait_once(struct weir_gate *gate, uint32_t gpu, uint32_t lease, uint6
     uint64_t waited_ms = now_ms - *since_ms;
     uint64_t most_ms = gate->want ? gate->want(gate->argument, gpu, lease) : gate->wait_ms_max;
     if (waited_ms >= most_ms) {
+        if (word)
+            word->waived = lease;
         count(&gate->counts.ungated);
         return 0;
     }
@@ -161,18 +158,9 @@ static void set_waiting(struct weir_gate *gate, uint32_t gpu, struct weir_gate_w
         __atomic_fetch_add(&gate->crowd_waiting[gpu], waits ? 1u : -1u, __ATOMIC_SEQ_CST);
 }
 
-struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uintptr_t stack) {
-    struct weir_gate_word *word = mine(gate);
-    if (word && __atomic_load_n(&word->waits, __ATOMIC_RELAXED))
-        set_waiting(gate, gpu, word, 0);  // that wait was left by a jump
-    if (word && is_nested(gate, word, stack)) {
-        uint32_t lease = weir_gate_lease(gate, gpu);
-        if (lease & WEIR_LEASE_CLOSED) {
-            count(&gate->counts.nested);
-            count(&gate->passed_closed[gpu]);
-        }
-        return (struct weir_pass){NULL, lease, WEIR_GATE_NESTED};
-    }
+// Enters with a thread's word, or as one of the crowd.
+static struct weir_pass enter(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word *word,
+                              uintptr_t stack) {
     uint64_t since_ms = 0;
     for (;;) {
         // A look before the entry: who comes while the lease is closed keeps nobody waiting.
@@ -185,7 +173,7 @@ struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uint
             lease = pass.lease;
         }
         set_waiting(gate, gpu, word, 1);
-        int again = wait_once(gate, gpu, lease, &since_ms);
+        int again = wait_once(gate, gpu, word, lease, &since_ms);
         set_waiting(gate, gpu, word, 0);
         if (!again) {
             count(&gate->passed_closed[gpu]);
@@ -194,6 +182,25 @@ struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uint
             return pass;
         }
     }
+}
+
+struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uintptr_t stack) {
+    struct weir_gate_word *word = mine(gate);
+    if (word && __atomic_load_n(&word->waits, __ATOMIC_RELAXED))
+        set_waiting(gate, gpu, word, 0);  // that wait was left by a jump
+    if (word && is_nested(gate, word, stack)) {
+        uint32_t lease = weir_gate_lease(gate, gpu);
+        if (lease & WEIR_LEASE_CLOSED) {
+            count(&gate->counts.nested);
+            count(&gate->passed_closed[gpu]);
+        }
+        return (struct weir_pass){NULL, lease, WEIR_GATE_NESTED};
+    }
+    return enter(gate, gpu, word, stack);
+}
+
+struct weir_pass weir_gate_enter_beside(struct weir_gate *gate, uint32_t gpu) {
+    return enter(gate, gpu, NULL, 0);
 }
 
 void weir_gate_leave_slow(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass) {
@@ -206,117 +213,4 @@ void weir_gate_leave_slow(struct weir_gate *gate, uint32_t gpu, struct weir_pass
 
 void weir_gate_bind(struct weir_gate *gate, uint32_t gpu, const uint32_t *lease) {
     __atomic_store_n(&gate->lease[gpu], lease, __ATOMIC_SEQ_CST);
-}
-
-// A test shows what it is for by leaving it out.
-static int membarrier(int command) {
-#ifdef WEIR_GATE_WITHOUT_MEMBARRIER
-    return command == 0;
-#else
-    return (int)weir_syscall(SYS_membarrier, command, 0, 0, 0, 0, 0);
-#endif
-}
-
-int weir_gate_register(struct weir_gate *gate) {
-    int rc = membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
-    if (rc < 0)
-        return rc;
-    __atomic_store_n(&gate->mode, WEIR_GATE_PLAIN, __ATOMIC_RELEASE);
-    return 0;
-}
-
-// R2.
-void weir_gate_settle(struct weir_gate *gate) {
-    __atomic_fetch_add(&gate->settled, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&gate->mode, __ATOMIC_RELAXED) == WEIR_GATE_PLAIN &&
-        membarrier(MEMBARRIER_PRIVATE_EXPEDITED) < 0)
-        __atomic_store_n(&gate->mode, WEIR_GATE_LOST, __ATOMIC_SEQ_CST);
-    // A thread may have looked at the mode before, and go on at any time.
-    if (__atomic_load_n(&gate->mode, __ATOMIC_RELAXED) == WEIR_GATE_LOST)
-        weir_sys_sleep_ms(STORE_MS_MAX);
-}
-
-// How long the revoker still waits.
-struct patience {
-    uint64_t bound_ms;
-    uint64_t end_ms;  // 0: it has not begun to sleep
-    uint64_t sleep_us;
-    uint32_t spins;
-    int over;
-};
-
-// Passes some time, unless there is none left.
-static void pass_time(struct patience *patience) {
-    if (patience->spins) {
-        patience->spins--;
-        weir_sys_pause();
-        return;
-    }
-    uint64_t now_ms = weir_sys_now_ms();
-    if (!patience->end_ms)
-        patience->end_ms = now_ms + patience->bound_ms;
-    patience->over = now_ms >= patience->end_ms;
-    if (patience->over)
-        return;
-    struct timespec length = weir_sys_timespec_us(patience->sleep_us);
-    weir_syscall(SYS_nanosleep, (long)&length, 0, 0, 0, 0, 0);
-    patience->sleep_us *= 2;
-    if (patience->sleep_us > REVOKE_SLEEP_US_MAX)
-        patience->sleep_us = REVOKE_SLEEP_US_MAX;
-}
-
-// R3 and R4 for one word. Whether its launch is still under way.
-static int stays(struct weir_gate_word *word, uint32_t gpu, struct patience *patience) {
-    uint64_t state = __atomic_load_n(&word->state, __ATOMIC_SEQ_CST);
-    if (!is_inside(state) || (state & (WEIR_GATE_ENTRY - 1)) >> 1 != gpu)
-        return 0;
-    while (__atomic_load_n(&word->state, __ATOMIC_ACQUIRE) == state) {
-        uint32_t tid = __atomic_load_n(&word->tid, __ATOMIC_RELAXED);
-        if (!patience->spins && tid && has_ended(tid))
-            return 0;
-        if (patience->over)
-            return 1;
-        pass_time(patience);
-    }
-    return 0;
-}
-
-int weir_gate_revoke(struct weir_gate *gate, uint32_t gpu, uint64_t bound_ms) {
-    if (!(weir_gate_lease(gate, gpu) & WEIR_LEASE_CLOSED))  // R1
-        return -EAGAIN;
-    weir_gate_settle(gate);
-    struct patience patience = {
-        .bound_ms = bound_ms,
-        .sleep_us = REVOKE_SLEEP_US_MIN,
-        .spins = REVOKE_SPINS,
-    };
-    uint32_t used = __atomic_load_n(&gate->used, __ATOMIC_SEQ_CST);
-    int inside = 0;
-    for (uint32_t i = 0; i < used; i++)
-        inside += stays(&gate->words[i], gpu, &patience);
-    uint32_t crowd;
-    while ((crowd = __atomic_load_n(&gate->crowd[gpu], __ATOMIC_SEQ_CST)) != 0 && !patience.over)
-        pass_time(&patience);
-    return inside + (int)crowd;
-}
-
-uint32_t weir_gate_inside(struct weir_gate *gate, uint32_t gpu) {
-    uint32_t used = __atomic_load_n(&gate->used, __ATOMIC_SEQ_CST);
-    uint32_t inside = __atomic_load_n(&gate->crowd[gpu], __ATOMIC_SEQ_CST);
-    for (uint32_t i = 0; i < used; i++) {
-        uint64_t state = __atomic_load_n(&gate->words[i].state, __ATOMIC_SEQ_CST);
-        inside += is_inside(state) && (state & (WEIR_GATE_ENTRY - 1)) >> 1 == gpu;
-    }
-    return inside;
-}
-
-uint32_t weir_gate_waiting(struct weir_gate *gate, uint32_t gpu) {
-    uint32_t used = __atomic_load_n(&gate->used, __ATOMIC_SEQ_CST);
-    uint32_t waiting = __atomic_load_n(&gate->crowd_waiting[gpu], __ATOMIC_SEQ_CST);
-    for (uint32_t i = 0; i < used; i++) {
-        const struct weir_gate_word *word = &gate->words[i];
-        uint32_t waits = __atomic_load_n(&word->waits, __ATOMIC_SEQ_CST);
-        waiting += waits == gpu + 1 && !has_ended(__atomic_load_n(&word->tid, __ATOMIC_RELAXED));
-    }
-    return waiting;
 }

@@ -37,7 +37,7 @@
 // or its waker sees the sleeper. Whoever wakes looks again, from E1 on. What no wake-up can reach
 // (a page that was replaced under a sleeper, an agent that died) ends with the wait:
 // WEIR_WAIT_MS_MAX. And whoever has waited for `wait_ms_max` goes through all the same, and is
-// counted.
+// counted; so does its thread, without a wait, until the lease is another.
 //
 // What does not come back to E5: a thread that has ended is found out by the kernel; a frame left
 // by a jump or an exception, by the stack pointer, at the thread's next entry from the same depth
@@ -73,6 +73,9 @@ struct weir_gate_word {
     uint32_t tid;     // whose it is; 0: nobody's, or wiped by a fork
     uint32_t nested;  // entries in a row that found themselves inside
     uint32_t waits;   // at the gate of the GPU with this number less one; 0: at none
+    // The closed lease that it has waited for as long as it may: it waits for that no more.
+    uint32_t waived;
+    void *last;  // of who uses the gate: where its thread was last
 } __attribute__((aligned(64)));
 
 #define WEIR_GATE_INSIDE 1u
@@ -150,8 +153,13 @@ uint32_t weir_gate_inside(struct weir_gate *gate, uint32_t gpu);
 uint32_t weir_gate_waiting(struct weir_gate *gate, uint32_t gpu);
 
 // How launches pass that the lines below do not serve.
-struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uintptr_t stack);
-void weir_gate_leave_slow(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass);
+struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu,
+                                      uintptr_t stack) WEIR_RARE;
+void weir_gate_leave_slow(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass) WEIR_RARE;
+
+// The same as weir_gate_enter where a thread enters several gates one after the other, for one
+// launch on several GPUs: it is counted as one of the crowd.
+struct weir_pass weir_gate_enter_beside(struct weir_gate *gate, uint32_t gpu);
 
 // The stack pointer of the function that launches.
 static inline uintptr_t weir_gate_stack(void) {
@@ -163,6 +171,13 @@ static inline uintptr_t weir_gate_stack(void) {
 #endif
     return pointer;
 }
+
+static inline int weir_gate_is_inside(uint64_t state) {
+    return (state & WEIR_GATE_INSIDE) != 0;
+}
+
+// Whether a thread of this process has ended.
+int weir_gate_has_ended(uint32_t tid);
 
 static inline uint32_t weir_gate_lease(const struct weir_gate *gate, uint32_t gpu) {
     const uint32_t *lease = __atomic_load_n(&gate->lease[gpu], __ATOMIC_SEQ_CST);

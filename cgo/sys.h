@@ -70,6 +70,9 @@ static inline void weir_sys_pause(void) {
 #error "weir's library knows x86-64 and arm64"
 #endif
 
+// Of functions that are kept out of those which call them: those are often called, these are not.
+#define WEIR_RARE __attribute__((noinline))
+
 // Values that older headers lack.
 #define WEIR_MADV_WIPEONFORK 18
 #define WEIR_SO_COOKIE 57

@@ -28,6 +28,17 @@ struct weir_time *weir_time_make(struct weir_state *state) {
     return mine;
 }
 
+// Lock held; there are pages.
+static void set_number(struct weir_time *time, uint32_t ordinal, uint32_t index) {
+    struct weir_busy_gpu *gpu = &time->busy.gpus[ordinal];
+    int listed = index < WEIR_GPUS_MAX;
+    const struct weir_gpu_control *page = listed ? &time->state->control->gpus[index] : NULL;
+    WEIR_PUT(time->usage, time->state->usage);
+    WEIR_PUT(gpu->rivals, listed ? &page->turns : NULL);
+    WEIR_PUT(gpu->lease, listed ? &page->lease : NULL);
+    WEIR_PUT(time->numbers[ordinal], listed ? index + 1 : 0);
+}
+
 void weir_time_bind(struct weir_state *state) {
     struct weir_time *time = __atomic_load_n(&state->time, __ATOMIC_SEQ_CST);
     const struct weir_control_page *page = __atomic_load_n(&state->control, __ATOMIC_SEQ_CST);
@@ -35,8 +46,7 @@ void weir_time_bind(struct weir_state *state) {
         return;
     for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++) {
         const struct weir_gpu *gpu = &state->gpus[i];
-        uint32_t number = gpu->known && gpu->index < WEIR_GPUS_MAX ? gpu->index + 1 : 0;
-        __atomic_store_n(&time->numbers[i], number, __ATOMIC_RELAXED);
+        set_number(time, i, gpu->known ? gpu->index : WEIR_NO_INDEX);
     }
     for (uint32_t i = 0; i < WEIR_GPUS_MAX; i++)
         weir_gate_bind(&time->gate, i, &page->gpus[i].lease);
@@ -59,49 +69,67 @@ static uint32_t number_of(struct weir_time *time, uint32_t ordinal) {
     weir_helper_start(state);
     if (weir_gpu_know(state, (CUdevice)ordinal) != 0 || weir_lock(&state->lock))
         return 0;
-    uint32_t index = state->gpus[ordinal].index;
-    number = state->control && index < WEIR_GPUS_MAX ? index + 1 : 0;
-    __atomic_store_n(&time->numbers[ordinal], number, __ATOMIC_RELAXED);
+    if (state->control)
+        set_number(time, ordinal, state->gpus[ordinal].index);
     weir_unlock(&state->lock);
-    return number;
+    return WEIR_GET(time->numbers[ordinal]);
 }
 
-static CUcontext current_context(void) {
+CUcontext weir_timed_context(void) {
     CUcontext context = NULL;
     return WEIR_REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS ? context : NULL;
 }
 
+struct weir_busy_lane *weir_timed_lane(struct weir_time *time, CUcontext context, CUstream stream) {
+    struct weir_busy_lane *lane = weir_busy_lane(&time->busy, weir_sys_self(), context, stream);
+    if (lane && weir_gate_mine)
+        weir_gate_mine->last = lane;
+    return lane;
+}
+
+// What a call is, as its hook has said it.
+struct call {
+    CUstream stream;
+    uint64_t what, size, shape;
+    enum weir_timed_how how;
+    int one_of_several;  // devices that one call launches on
+};
+
 // Without a lane the work is gated, and not counted.
-static void go_uncounted(struct weir_timed *op, struct weir_time *time, uint32_t gpu,
-                         enum weir_timed_how how) {
-    op->time = time;
-    op->gpu = gpu;
-    op->marked = 0;
-    op->launch = (struct weir_busy_launch){NULL, 0, NULL};
-    op->gated = how == WEIR_TIMED_GATED;
-    if (op->gated)
-        op->pass = weir_gate_enter(&time->gate, gpu);
+static struct weir_timed go_uncounted(struct weir_time *time, uint32_t gpu,
+                                      const struct call *call) {
+    struct weir_timed op = {.time = time, .gpu = gpu, .gated = call->how == WEIR_TIMED_GATED};
+    if (op.gated)
+        op.pass = call->one_of_several ? weir_gate_enter_beside(&time->gate, gpu)
+                                       : weir_gate_enter(&time->gate, gpu);
     weir_timed_set_active(time, gpu);
+    return op;
 }
 
 // Work in a stream of a context, for a device by its ordinal.
-static void go(struct weir_timed *op, struct weir_time *time, CUcontext context, uint32_t ordinal,
-               CUstream stream, uint64_t what, uint64_t size, uint64_t shape,
-               enum weir_timed_how how) {
-    if (__atomic_load_n(&time->busy.captures, __ATOMIC_ACQUIRE) &&
-        weir_busy_is_captured(&time->busy, stream))
-        return;
+static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t ordinal,
+                            const struct call *call) {
+    const struct weir_timed nothing = {.time = NULL};
+    if (WEIR_GET(time->busy.captures) && weir_busy_is_captured(&time->busy, call->stream))
+        return nothing;
     uint32_t number = number_of(time, ordinal);
     if (!number)
-        return;
+        return nothing;
     struct weir_busy_lane *lane =
-        weir_busy_lane_find(&time->busy, weir_sys_self(), context, ordinal, stream);
-    if (!lane || lane->gpu != ordinal) {
-        go_uncounted(op, time, number - 1, how);
-        return;
+        weir_busy_lane_find(&time->busy, weir_sys_self(), context, ordinal, call->stream);
+    lane = lane && lane->gpu == ordinal ? lane : NULL;
+    uint64_t key = weir_busy_key((void *)(uintptr_t)call->what, call->size, call->shape, ordinal);
+    struct weir_timed op;
+    if (lane && !call->one_of_several) {
+        op = weir_timed_go(time, number - 1, lane, key, call->how);
+    } else {
+        op = go_uncounted(time, number - 1, call);
+        if (lane)
+            op.launch = weir_busy_begin_in(&time->busy, lane, key);
     }
-    uint64_t key = weir_busy_key((void *)(uintptr_t)what, size, shape, ordinal);
-    weir_timed_go(op, time, number - 1, lane, key, how);
+    if (lane && weir_gate_mine)
+        __atomic_store_n(&lane->entry, &weir_gate_mine->state, __ATOMIC_RELEASE);
+    return op;
 }
 
 // Where this process's launches are counted; NULL: they are none of weir's.
@@ -110,43 +138,61 @@ static struct weir_time *time_of(void) {
     return weir_enforced(&state) ? weir_time_make(state) : NULL;
 }
 
-void weir_timed_begin_slow(struct weir_timed *op, CUcontext context, CUstream stream, uint64_t what,
-                           uint64_t size, uint64_t shape, enum weir_timed_how how) {
-    CUdevice device;
-    op->time = NULL;
+// Remembers the current context if there has been no other, so that it need not be asked for.
+static void keep_sole(struct weir_time *time, CUcontext context) {
+    struct weir_state *state = time->state;
+    uint64_t handle = (uint64_t)(uintptr_t)context;
+    if (__atomic_load_n(&time->sole, __ATOMIC_RELAXED) || weir_lock(&state->lock))
+        return;
+    if (state->contexts_used == 1 && state->contexts[0].handle == handle)
+        __atomic_store_n(&time->sole, context, __ATOMIC_RELAXED);
+    weir_unlock(&state->lock);
+}
+
+void weir_time_several(struct weir_state *state) {
+    struct weir_time *time = __atomic_load_n(&state->time, __ATOMIC_ACQUIRE);
+    if (time)
+        __atomic_store_n(&time->sole, NULL, __ATOMIC_RELAXED);
+}
+
+struct weir_timed weir_timed_begin_slow(CUstream stream, uint64_t what, uint64_t size,
+                                        uint64_t shape, enum weir_timed_how how) {
     struct weir_time *time = time_of();
-    if (!time)
-        return;
-    context = context ? context : current_context();
+    CUcontext context = time ? weir_timed_context() : NULL;
+    CUdevice device;
+    if (context)
+        keep_sole(time, context);
     if (!context || WEIR_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS || device < 0)
-        return;
-    go(op, time, context, (uint32_t)device, stream, what, size, shape, how);
+        return (struct weir_timed){.time = NULL};
+    return go(time, context, (uint32_t)device, &(struct call){stream, what, size, shape, how, 0});
 }
 
 void weir_timed_begin_on(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
                          uint64_t what, uint64_t size, uint64_t shape, enum weir_timed_how how) {
-    op->time = NULL;
     struct weir_time *time = time_of();
     CUcontext context = NULL;
+    *op = (struct weir_timed){.time = NULL};
     if (!time)
         return;
     if ((uintptr_t)stream <= CU_STREAM_PER_THREAD ||
         WEIR_REAL(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS)
-        context = current_context();
+        context = weir_timed_context();
+    stream = weir_timed_stream(stream, per_thread);
     if (context)
-        go(op, time, context, ordinal, weir_timed_stream(stream, per_thread), what, size, shape,
-           how);
+        *op = go(time, context, ordinal, &(struct call){stream, what, size, shape, how, 1});
 }
 
-void weir_timed_end_slow(struct weir_timed *op, CUresult result) {
-    weir_busy_end(&op->time->busy, &op->launch, result);
-    if (op->marked && op->launch.lane)
-        weir_trail_mark(&op->time->busy, op->launch.lane);
+void weir_timed_end_slow(struct weir_time *time, struct weir_busy_lane *lane, uint64_t added_ns,
+                         struct weir_busy_mark *mark, uint32_t marked, CUresult result) {
+    struct weir_busy_launch launch = {lane, added_ns, mark};
+    weir_busy_end(&time->busy, &launch, result);
+    if (marked && lane)
+        weir_trail_mark(&time->busy, lane);
 }
 
 void weir_timed_synced(CUstream stream, int per_thread, int whole_context) {
     struct weir_time *time = weir_time_known();
-    CUcontext context = time ? current_context() : NULL;
+    CUcontext context = time ? weir_timed_context() : NULL;
     if (context)
         weir_busy_synced(&time->busy, context,
                          whole_context ? NULL : weir_timed_stream(stream, per_thread));
@@ -155,14 +201,14 @@ void weir_timed_synced(CUstream stream, int per_thread, int whole_context) {
 void weir_timed_capture_begin(CUstream stream, int per_thread) {
     struct weir_time *time = time_of();
     if (time)
-        weir_busy_capture_begin(&time->busy, current_context(),
+        weir_busy_capture_begin(&time->busy, weir_timed_context(),
                                 weir_timed_stream(stream, per_thread));
 }
 
 void weir_timed_capture_end(CUstream stream, int per_thread) {
     struct weir_time *time = weir_time_known();
     if (time)
-        weir_busy_capture_end(&time->busy, current_context(),
+        weir_busy_capture_end(&time->busy, weir_timed_context(),
                               weir_timed_stream(stream, per_thread));
 }
 
@@ -174,6 +220,8 @@ void weir_timed_stream_ending(CUstream stream) {
 
 void weir_timed_context_ending(CUcontext context) {
     struct weir_time *time = weir_time_known();
-    if (time && context)
-        weir_busy_context_end(&time->busy, context);
+    if (!time || !context)
+        return;
+    weir_time_several(time->state);
+    weir_busy_context_end(&time->busy, context);
 }

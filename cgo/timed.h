@@ -29,8 +29,9 @@ struct weir_attended {
     uint32_t lease;        // word of the page, as last seen
     uint32_t quiet;        // closed, and no launch of that lease is under way any more
     uint32_t drained;      // DRAINED was said of it
+    uint32_t shared;       // others had the GPU, too, when last seen
     uint32_t opened;       // opened again after it had been closed, and nothing was done since
-    uint32_t scale;        // of the window, in 1/256; 0: all of it
+    uint32_t less;         // of the window so much is not used, in 1/256
     uint64_t told;         // `completed` when PROGRESS was last said
     uint64_t told_ns;      // and when that was
     uint64_t rest_ns;      // since when nothing is outstanding and nobody waits; 0: not so
@@ -51,6 +52,9 @@ struct weir_time_gpu {
 
 struct weir_time {
     struct weir_state *state;
+    struct weir_usage_page *usage;  // the state's; not NULL once a GPU has a number
+    // The only context that there has ever been; NULL: the driver is asked which is current.
+    CUcontext sole;
     uint32_t numbers[WEIR_ORDINALS_MAX];  // of the control page, plus 1; 0: not known or not listed
     struct weir_time_gpu gpus[WEIR_GPUS_MAX];
     struct weir_attended attended[WEIR_GPUS_MAX];
@@ -104,22 +108,36 @@ void weir_timed_context_ending(CUcontext context);
 
 // ---- Below that ----
 
-// How calls pass that the lines below do not serve.
-void weir_timed_begin_slow(struct weir_timed *op, CUcontext context, CUstream stream, uint64_t what,
-                           uint64_t size, uint64_t shape, enum weir_timed_how how);
-void weir_timed_end_slow(struct weir_timed *op, CUresult result);
+// How calls pass that the lines below do not serve. Nobody is told the address of `op`: what has
+// one cannot be kept in registers.
+struct weir_timed weir_timed_begin_slow(CUstream stream, uint64_t what, uint64_t size,
+                                        uint64_t shape, enum weir_timed_how how) WEIR_RARE;
+void weir_timed_end_slow(struct weir_time *time, struct weir_busy_lane *lane, uint64_t added_ns,
+                         struct weir_busy_mark *mark, uint32_t marked, CUresult result) WEIR_RARE;
 
 // Waits for room in the lane's window, and says whether an event is to be recorded behind the
 // launch (window.c).
-uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu, struct weir_busy_lane *lane);
+uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu,
+                           struct weir_busy_lane *lane) WEIR_RARE;
+
+// The helper: how much lanes may have in flight now, of which so many are at work; and a drain took
+// so long, which is to be as the window is.
+void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes);
+void weir_window_drained(struct weir_time *time, uint32_t gpu, uint64_t took_ns);
 
 // Sets `active` of a GPU in the usage page.
 static inline void weir_timed_set_active(struct weir_time *time, uint32_t gpu) {
-    struct weir_usage_page *usage = __atomic_load_n(&time->state->usage, __ATOMIC_RELAXED);
-    uint32_t *active = &usage->gpus[gpu].active;
-    if (__builtin_expect(!__atomic_load_n(active, __ATOMIC_RELAXED), 0))
-        __atomic_store_n(active, 1, __ATOMIC_RELAXED);
+    uint32_t *active = &WEIR_GET(time->usage)->gpus[gpu].active;
+    if (__builtin_expect(!WEIR_GET(*active), 0))
+        WEIR_PUT(*active, 1);
 }
+
+// This thread's lane, if there is one, which is remembered as its last.
+struct weir_busy_lane *weir_timed_lane(struct weir_time *time, CUcontext context,
+                                       CUstream stream) WEIR_RARE;
+
+// The current context, as the driver has it; NULL where there is none.
+CUcontext weir_timed_context(void);
 
 static inline CUstream weir_timed_stream(CUstream stream, int per_thread) {
     if (stream)
@@ -135,48 +153,46 @@ static inline struct weir_time *weir_time_known(void) {
     return __atomic_load_n(&state->time, __ATOMIC_ACQUIRE);
 }
 
-static inline void weir_timed_go(struct weir_timed *op, struct weir_time *time, uint32_t gpu,
-                                 struct weir_busy_lane *lane, uint64_t key,
-                                 enum weir_timed_how how) {
-    op->time = time;
-    op->gpu = gpu;
-    op->marked = 0;
-    op->gated = how == WEIR_TIMED_GATED;
+static inline struct weir_timed weir_timed_go(struct weir_time *time, uint32_t gpu,
+                                              struct weir_busy_lane *lane, uint64_t key,
+                                              enum weir_timed_how how) {
+    struct weir_timed op = {.time = time, .gpu = gpu, .gated = how == WEIR_TIMED_GATED};
     if (how == WEIR_TIMED_GATED) {
-        if (__builtin_expect(lane->work_ns >= __atomic_load_n(&lane->mark_at_ns, __ATOMIC_RELAXED),
-                             0))
-            op->marked = weir_window_enter(time, gpu, lane);
-        op->pass = weir_gate_enter(&time->gate, gpu);
+        if (__builtin_expect(lane->work_ns >= WEIR_GET(lane->mark_at_ns), 0))
+            op.marked = weir_window_enter(time, gpu, lane);
+        op.pass = weir_gate_enter(&time->gate, gpu);
     }
-    op->launch = weir_busy_begin_in(&time->busy, lane, key);
+    op.launch = weir_busy_begin_in(&time->busy, lane, key);
     weir_timed_set_active(time, gpu);
+    return op;
 }
 
 static inline void weir_timed_begin(struct weir_timed *op, CUstream stream, int per_thread,
                                     uint64_t what, uint64_t size, uint64_t shape,
                                     enum weir_timed_how how) {
     struct weir_time *time = weir_time_known();
-    CUcontext context = NULL;
     stream = weir_timed_stream(stream, per_thread);
     if (__builtin_expect(time != NULL, 1)) {
-        WEIR_REAL(cuCtxGetCurrent)(&context);
+        CUcontext context = WEIR_GET(time->sole);
+        if (__builtin_expect(!context, 0))
+            context = weir_timed_context();
         struct weir_busy_lane *lane = weir_busy_lane(&time->busy, weir_sys_self(), context, stream);
-        uint32_t number = lane ? __atomic_load_n(&time->numbers[lane->gpu], __ATOMIC_RELAXED) : 0;
-        if (__builtin_expect(number && !__atomic_load_n(&time->busy.captures, __ATOMIC_RELAXED),
-                             1)) {
+        uint32_t number = lane ? WEIR_GET(time->numbers[WEIR_GET(lane->gpu)]) : 0;
+        if (__builtin_expect(number && !WEIR_GET(time->busy.captures), 1)) {
             uint64_t key = weir_busy_key((void *)(uintptr_t)what, size, shape, lane->gpu);
-            weir_timed_go(op, time, number - 1, lane, key, how);
+            *op = weir_timed_go(time, number - 1, lane, key, how);
             return;
         }
     }
-    weir_timed_begin_slow(op, context, stream, what, size, shape, how);
+    *op = weir_timed_begin_slow(stream, what, size, shape, how);
 }
 
 static inline CUresult weir_timed_end(struct weir_timed *op, CUresult result) {
     if (__builtin_expect(!op->time, 0))
         return result;
     if (__builtin_expect(op->launch.mark || op->marked || result != CUDA_SUCCESS, 0))
-        weir_timed_end_slow(op, result);
+        weir_timed_end_slow(op->time, op->launch.lane, op->launch.added_ns, op->launch.mark,
+                            op->marked, result);
     if (op->gated)
         weir_gate_leave(&op->time->gate, op->gpu, op->pass);
     return result;

@@ -2,6 +2,7 @@
 #include "trail.h"
 
 #include "capture.h"
+#include "gate.h"
 
 #define WITHOUT_TIMES 2u  // flag of an event
 
@@ -28,7 +29,7 @@ void weir_trail_mark(struct weir_busy *busy, struct weir_busy_lane *lane) {
     if (trail->refused || __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE))
         return;
     if (record(busy, &trail->events[at], lane->stream) != CUDA_SUCCESS) {
-        trail->refused = 1;
+        WEIR_PUT(trail->refused, 1);
         return;
     }
     __atomic_store_n(&trail->work_ns[at], lane->work_ns, __ATOMIC_RELAXED);
@@ -57,29 +58,46 @@ uint32_t weir_trail_left(struct weir_busy *busy, struct weir_busy_lane *lane) {
 
 int weir_trail_can(const struct weir_busy *busy, const struct weir_busy_lane *lane) {
     return !__atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) &&
-           !__atomic_load_n(&lane->dead, __ATOMIC_ACQUIRE) && !lane->ended && lane->context &&
-           !lane->trail.refused && (uintptr_t)lane->stream != CU_STREAM_PER_THREAD;
+           !__atomic_load_n(&lane->dead, __ATOMIC_ACQUIRE) && !WEIR_GET(lane->ended) &&
+           WEIR_GET(lane->context) && !WEIR_GET(lane->trail.refused) &&
+           (uintptr_t)WEIR_GET(lane->stream) != CU_STREAM_PER_THREAD;
 }
 
-// Records behind all that was launched.
-static void record_last(struct weir_busy *busy, struct weir_busy_lane *lane) {
+// Whether the lane's thread may be in the driver.
+static int is_under_way(const struct weir_busy_lane *lane) {
+    const uint64_t *entry = __atomic_load_n(&lane->entry, __ATOMIC_ACQUIRE);
+    return entry && weir_gate_is_inside(__atomic_load_n(entry, __ATOMIC_ACQUIRE));
+}
+
+static int is_current(struct weir_busy *busy, CUcontext context) {
+    if (busy->current == context)
+        return 1;
+    int good = WEIR_REAL(cuCtxSetCurrent)(context) == CUDA_SUCCESS;
+    busy->current = good ? context : NULL;
+    return good;
+}
+
+// Records behind all that was launched. In the default stream an event would come after what is in
+// all others, and hold back what comes later in them: an order that the program has not made, and
+// may wait for ever in. So that stream is asked whether it has come to its end.
+static void look_behind(struct weir_busy *busy, struct weir_busy_lane *lane) {
     struct weir_trail *trail = &lane->trail;
+    uint64_t work_ns = WEIR_GET(lane->work_ns);
     uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
-    uint64_t work_ns = __atomic_load_n(&lane->work_ns, __ATOMIC_RELAXED);
-    if (busy->current != lane->context) {
-        busy->current = NULL;
-        if (WEIR_REAL(cuCtxSetCurrent)(lane->context) != CUDA_SUCCESS) {
-            trail->refused = 1;
-            return;
-        }
-        busy->current = lane->context;
-    }
-    if (record(busy, &trail->last, lane->stream) != CUDA_SUCCESS) {
-        trail->refused = 1;
+    if (is_under_way(lane))
         return;
+    if (!is_current(busy, lane->context)) {
+        WEIR_PUT(trail->refused, 1);
+    } else if ((uintptr_t)lane->stream == CU_STREAM_LEGACY) {
+        __atomic_fetch_add(&busy->polls, 1, __ATOMIC_RELAXED);
+        if (WEIR_REAL(cuStreamQuery)(lane->stream) == CUDA_SUCCESS)
+            weir_busy_done(lane, launches, work_ns);
+    } else if (record(busy, &trail->last, lane->stream) == CUDA_SUCCESS) {
+        trail->last_launches = launches;
+        trail->last_work_ns = work_ns;
+    } else {
+        WEIR_PUT(trail->refused, 1);
     }
-    trail->last_launches = launches;
-    trail->last_work_ns = work_ns;
 }
 
 // Driving.
@@ -96,7 +114,7 @@ static void look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_re
         weir_busy_done(lane, trail->last_launches, trail->last_work_ns);
     if (may_record && lane->done < launches && marked < launches &&
         trail->last_launches < launches && weir_trail_can(busy, lane))
-        record_last(busy, lane);
+        look_behind(busy, lane);
 }
 
 int weir_trail_look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_record) {
@@ -109,7 +127,7 @@ int weir_trail_look(struct weir_busy *busy, struct weir_busy_lane *lane, int may
         busy->relaxed = 1;
         weir_capture_relax();
     }
-    if (lane->thread && !__atomic_load_n(&lane->dead, __ATOMIC_SEQ_CST))
+    if (WEIR_GET(lane->thread) && !__atomic_load_n(&lane->dead, __ATOMIC_SEQ_CST))
         look(busy, lane, may_record);
     weir_unlock(&busy->driving);
     return __atomic_load_n(&lane->done, __ATOMIC_RELAXED) >= launches;

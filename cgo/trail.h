@@ -2,7 +2,9 @@
 // and a thread that there is room in its window.
 //
 // Two writers, each of events of its own: the lane's thread records within its own launch, in turn;
-// the helper records one behind the last launch, where none is under way. Invariants:
+// the helper records one behind the last launch, where none is under way. A launch is counted after
+// its thread has gone inside, and its thread is outside again once the driver has it: so who sees
+// the count, and then the thread outside, may record behind it. Invariants:
 //   - the helper calls the driver under `driving` only, after it has seen that the context is not
 //     ending, the stream not gone, and nothing captured: whoever changes these takes that lock
 //     first;
@@ -25,7 +27,7 @@ uint32_t weir_trail_left(struct weir_busy *busy, struct weir_busy_lane *lane);
 // which means that no launch is under way, one is recorded.
 int weir_trail_look(struct weir_busy *busy, struct weir_busy_lane *lane, int record);
 
-// Whether an event can be recorded behind a lane's launches by the helper.
+// Whether the helper can learn what a lane has done: else it goes by expectation.
 int weir_trail_can(const struct weir_busy *busy, const struct weir_busy_lane *lane);
 
 #endif

@@ -13,6 +13,14 @@
 #define DOZE_US_MIN 30u
 #define DOZE_US_MAX 1000u
 
+// A lane is allowed so much in any case: below that its thread would be asleep when the GPU runs
+// dry.
+#define ROOM_NS_MIN 250000u
+#define WHOLE 256u        // parts of a window
+#define LEAST 32u         // as small as it becomes
+#define GROWS_BY 16u      // with each drain that was short
+#define SLACK_NS 500000u  // a drain is not long that is longer by so much
+
 static void doze(uint64_t ns) {
     static const uint32_t never = 0;
     uint64_t us = ns / 1000;
@@ -64,4 +72,30 @@ uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu, struct weir_bus
                !__atomic_load_n(&lane->last->expected_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&lane->mark_at_ns, each ? 0 : lane->work_ns + step_ns, __ATOMIC_RELAXED);
     return 1;
+}
+
+void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes) {
+    struct weir_busy *busy = &time->busy;
+    uint64_t room_ns = 1000u * (uint64_t)WEIR_GET(time->state->control->gpus[gpu].window_us);
+    uint64_t least_ns = room_ns < ROOM_NS_MIN ? room_ns : ROOM_NS_MIN;
+    room_ns = room_ns * (WHOLE - time->attended[gpu].less) / WHOLE / (lanes ? lanes : 1);
+    room_ns = room_ns < least_ns ? least_ns : room_ns;
+    WEIR_PUT(time->gpus[gpu].room_ns, room_ns);
+    WEIR_PUT(time->gpus[gpu].step_ns, room_ns / WEIR_TRAIL_EVENTS);
+    for (uint32_t i = 0; room_ns && i < busy->lanes_used; i++)
+        if (WEIR_GET(busy->lanes[i].mark_at_ns) == UINT64_MAX)
+            WEIR_PUT(busy->lanes[i].mark_at_ns, 0);
+}
+
+// What launches take is expectation, and so the window becomes smaller where drains turn out to be
+// longer, and slowly as large again where they do not.
+void weir_window_drained(struct weir_time *time, uint32_t gpu, uint64_t took_ns) {
+    struct weir_attended *a = &time->attended[gpu];
+    uint64_t window_ns = 1000u * (uint64_t)WEIR_GET(time->state->control->gpus[gpu].window_us);
+    uint32_t used = WHOLE - a->less;
+    if (took_ns > window_ns + window_ns / 4 + SLACK_NS)
+        used = used / 2 > LEAST ? used / 2 : LEAST;
+    else if (took_ns < window_ns)
+        used = used + GROWS_BY < WHOLE ? used + GROWS_BY : WHOLE;
+    a->less = WHOLE - used;
 }

@@ -113,7 +113,7 @@ func (b *build) program(t *testing.T) []string {
 			b.err = err
 			return
 		}
-		b.err = compile(b.compiler, b.path, append(append(slices.Clone(b.flags), "-pthread", "../gate.c"), sources...)...)
+		b.err = compile(b.compiler, b.path, append(append(slices.Clone(b.flags), "-pthread", "../gate.c", "../revoke.c"), sources...)...)
 	})
 	if b.lacks != "" {
 		t.Skip(b.lacks)

@@ -43,7 +43,7 @@ func TestGateIsPreloaded(t *testing.T) {
 	dir := t.TempDir()
 	library := filepath.Join(dir, "gate.so")
 	if err := compile("gcc", library, "-fPIC", "-fvisibility=hidden", "-shared", "-nostdlib", "-Wl,-z,defs", "-Wl,-z,now",
-		"preload/preload.c", "../gate.c"); err != nil {
+		"preload/preload.c", "../gate.c", "../revoke.c"); err != nil {
 		t.Fatal(err)
 	}
 	checkLibrary(t, library)

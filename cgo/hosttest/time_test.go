@@ -176,3 +176,117 @@ func TestAgentEndsAtTheGate(t *testing.T) {
 	a.look(s, 10)
 	a.said(abi.MsgIdle, 10)
 }
+
+// Who has waited as long as it may goes on, and does not wait for the same lease again.
+func TestGateWaitEnds(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, plain)
+	*a.control.word32(waitMaxAt) = 150
+	a.setLease(closed(1))
+	h.ok("kernel 10")
+	h.ok("kernel 10;kernel 10;kernel 10")
+	if got := h.ok("worked"); got[2] != 1 || got[3] != 4 {
+		t.Errorf("%d launches waited and %d went through closed, want 1 and 4", got[2], got[3])
+	}
+	a.look(s, 1)
+	a.said(abi.MsgIdle, 1)
+	if got := *s.usage.word64(pageCredit + unsafe.Offsetof(abi.GPUUsage{}.Ungated)); got != 4 {
+		t.Errorf("the page says that %d were ungated", got)
+	}
+}
+
+// A drain says what it comes to, and only its end ends it.
+func TestDrainProgress(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, plain)
+	a.setLease(open(3))
+	for range 12 {
+		h.ok("kernel 20000 %d", 70)
+		h.ok("kernel 1000 %d", 71)
+	}
+	a.setLease(closed(3))
+	a.look(s, 3)
+	a.said(abi.MsgProgress, 3)
+	a.said(abi.MsgDrained, 3)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, one := range a.turns {
+		if one.Header.Type == abi.MsgDrained && i < len(a.turns)-1 && a.turns[i+1].Header.Type == abi.MsgProgress {
+			t.Error("PROGRESS was said after DRAINED")
+		}
+	}
+}
+
+// With rivals little is in flight, whatever the program would like: once it is known what its kernels take,
+// and they are attended to.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, plain)
+	a.setLease(open(3))
+	*a.control.word32(windowAt) = 4000
+	h.ok("hog 1000 0 70")
+	h.ok("hog 20 0 71")
+	deepest := uint64(1 << 20)
+	for deadline := time.Now().Add(20 * time.Second); deepest > 400 && time.Now().Before(deadline); {
+		a.look(s, 3)
+		h.ok("worked")
+		time.Sleep(300 * time.Millisecond)
+		deepest = h.ok("worked")[6]
+	}
+	if deepest > 400 {
+		t.Errorf("%d operations were ahead of one", deepest)
+	}
+	a.setLease(closed(3))
+	a.look(s, 3)
+	a.said(abi.MsgDrained, 3)
+	a.setLease(open(4))
+	h.ok("stop")
+}
+
+// The helper records nothing in the default stream, where that would add an order between streams.
+func TestNothingIsRecordedInTheDefaultStream(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, plain)
+	h.ok("kernel 1000")
+	before := h.ok("worked")[1] // this launch is a new kind, and measured
+	a.look(s, 0)
+	a.said(abi.MsgIdle, 0)
+	if after := h.ok("worked")[1]; after != before {
+		t.Errorf("%d events were recorded", after-before)
+	}
+}
+
+// A child has no part in its parent's leases, nor has it a word of the parent's at the gate.
+func TestForkAtTheGate(t *testing.T) {
+	t.Parallel()
+	a, h, _ := startTime(t, plain)
+	h.ok("kernel 10")
+	a.setLease(closed(1))
+	h.want("ok 0", "fork kernel 10")
+	h.ok("fork alloc %d", mib)
+	h.send("kernel 10")
+	a.said(abi.MsgWant, 1)
+	a.setLease(open(2))
+	h.answers("ok 0")
+}
+
+// Streams and contexts end while the helper attends.
+func TestEndsWhileAttended(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, address)
+	a.setLease(open(1))
+	for round := range 20 {
+		a.look(s, 1)
+		context := h.ok("context 0")[0]
+		for stream := range 8 {
+			h.ok("kernel 300 %d", 100+stream)
+		}
+		h.ok("endstream %d", 100+round%8)
+		h.ok("destroy %d", context)
+		h.ok("use 1")
+	}
+	a.setLease(closed(1))
+	a.look(s, 1)
+	a.said(abi.MsgDrained, 1)
+	a.said(abi.MsgIdle, 1)
+}

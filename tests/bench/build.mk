@@ -6,7 +6,7 @@ BENCH_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror
 BENCH_OVERHEAD := $(BENCH_DIR)/overhead
 BENCH_HEADERS := $(BENCH_OVERHEAD)/driver_calls.h tests/e2e/clients/cuda.h
 
-BENCH_TARGETS += $(addprefix $(BENCH_OUT)/,libcuda.so.1 calls start overhead crowd sim_launch managed gate containers load \
+BENCH_TARGETS += $(addprefix $(BENCH_OUT)/,libcuda.so.1 calls start overhead crowd sim_launch managed gate launch containers load \
   handover mixes.test sched.test)
 
 unit: $(BENCH_TARGETS)
@@ -42,7 +42,7 @@ $(BENCH_OUT)/managed: $(wildcard $(BENCH_DIR)/managed/*) $(SIM_MACHINE_OBJECTS_p
 	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c %.o,$^) $(BUILD)/sim/libcuda.so.1 -lm
 
 $(BENCH_OUT)/gate: $(addprefix $(BENCH_DIR)/time/,gate.c homes.c homes.h) $(addprefix $(BENCH_OVERHEAD)/,measure.c measure.h) \
-  cgo/gate.c cgo/gate.h cgo/sys.h $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
+  cgo/gate.c cgo/revoke.c cgo/gate.h cgo/sys.h $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
 	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c,$^) $(BENCH_OUT)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 
 # Its figures are read from the books of a simulated machine, whose driver the loader finds.
@@ -61,6 +61,12 @@ $(BENCH_OUT)/mixes.test: $(wildcard $(BENCH_DIR)/mixes/*.go tests/e2e/node/*.go 
 
 $(BENCH_OUT)/sched.test: $(wildcard agent/sched/*.go) | $(BENCH_OUT)
 	$(GO) test -c -o $@ ./agent/sched
+
+# With the library's own files in it, optimized over all of them as the library is.
+BENCH_LIBRARY := $(wildcard cgo/*.c cgo/*_$(if $(filter aarch64,$(shell uname -m)),arm64,amd64).S)
+$(BENCH_OUT)/launch: $(BENCH_DIR)/time/launch.c $(LIB_SOURCES) $(BENCH_OUT)/libcuda.so.1
+	$(CC) $(BENCH_CFLAGS) -D_GNU_SOURCE -fno-stack-protector -U_FORTIFY_SOURCE -flto=1 -flto-partition=one -pthread \
+	  -o $@ $(filter $(BENCH_DIR)/%.c,$^) $(BENCH_LIBRARY) $(BENCH_OUT)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 
 $(BENCH_OUT)/containers: $(wildcard $(BENCH_DIR)/containers/*.go) | $(BENCH_OUT)
 	CGO_ENABLED=0 $(GO_BUILD) -o $@ ./$(BENCH_DIR)/containers

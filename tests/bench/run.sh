@@ -42,6 +42,7 @@ overhead() {
 gpu_time() {
     local failed=0
     "$top/build/bench/gate" || failed=1
+    "$top/build/bench/launch" || failed=1
     decisions || failed=1
     mixes Time || failed=1
     mixes Handover || failed=1
