@@ -24,6 +24,7 @@ type lease struct {
 	// `full` that with others, since the holder's last report.
 	settled    int64
 	contended  bool
+	unchecked  bool // it was renewed because nobody waited, however far its flow was ahead
 	free, full int64
 	reserved   int64 // expected cost that is not charged yet
 	cost       int64 // charged so far
@@ -95,10 +96,20 @@ func (q *queue) recount() (changed bool) {
 	for _, l := range q.leases {
 		if waits := q.othersWait(l.flow); waits != l.contended {
 			q.settle(l)
-			l.contended, changed = waits, true
+			if l.contended, changed = waits, true; waits && l.unchecked {
+				q.recheck(l)
+			}
 		}
 	}
 	return changed
+}
+
+// recheck: somebody waits again, and a lease that was renewed without looking goes on only as if it were renewed now.
+func (q *queue) recheck(l *lease) {
+	l.unchecked = false
+	if q.advance(); l.state == leaseGranted && l.flow.tag(l) > q.gvt {
+		l.due = min(l.due, q.now+1)
+	}
 }
 
 // settle charges a lease's time up to now if others wait, and else keeps it for the holder's report.
@@ -177,6 +188,9 @@ func (q *queue) dueLease(l *lease) {
 // renewable: nobody else waits, or the holder may have another lease and no gang is waited for. The
 // holder keeps the GPU while it may, since each switch costs ("sticky").
 func (q *queue) renewable(l *lease) bool {
+	if q.surplus() {
+		return false
+	}
 	if !q.othersWait(l.flow) {
 		return true
 	}
@@ -189,12 +203,27 @@ func (q *queue) renewable(l *lease) bool {
 	return l.flow.tag(l) <= q.gvt
 }
 
+// surplus: there are more leases than slots, since that is configured anew.
+func (q *queue) surplus() bool {
+	if len(q.leases) <= q.config.Slots {
+		return false
+	}
+	going := 0
+	for _, l := range q.leases {
+		if l.state < leaseDraining {
+			going++
+		}
+	}
+	return going > q.config.Slots
+}
+
 func (q *queue) renew(l *lease) {
 	f := l.flow
 	f.reserved -= l.reserved
 	l.reserved = max(1, f.estimate)
 	f.reserved += l.reserved
 	l.due = q.now + q.config.Quantum
+	l.unchecked = !q.othersWait(f)
 	q.refile(f)
 	if q.othersWait(f) && f.tag(nil) > q.gvt {
 		q.prefetch()

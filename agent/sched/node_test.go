@@ -316,3 +316,51 @@ func TestLeasesBesideWorkFromBeforeAreNotMeasured(t *testing.T) {
 		}
 	}
 }
+
+// TestRenewedWhileNobodyWaited: a lease that went on because nobody waited ends at once when somebody does, if its
+// flow is too far ahead to be granted one.
+func TestRenewedWhileNobodyWaited(t *testing.T) {
+	c := gated()
+	c.Threshold, c.Grace = 0, sec
+	node := newNode(t, 2, c)
+	node.Close(0, 2, found(node.Want(0, 2, 1), Grant).Lease, false)
+	node.Want(0, 1, 1)
+	if d := node.Tick(c.Quantum); found(d, Revoke).Flow != 0 {
+		t.Fatalf("nobody waits: %v", d)
+	}
+	node.Used(25*ms, 1, 0, Use{Busy: 25 * ms})
+	node.Want(26*ms, 2, 1)
+	if at := node.Next(); at > 26*ms+1 || found(node.Tick(at), Revoke).Flow != 1 {
+		t.Errorf("it is %g ns ahead and was not revoked by %d", node.View(1)[0].Virtual-node.View(2)[0].Virtual, at)
+	}
+}
+
+// TestFewerSlots: leases beyond the slots that are left end at their quantum, whether others wait or not.
+func TestFewerSlots(t *testing.T) {
+	c := gated()
+	c.Slots = 3
+	node := newNode(t, 4, c)
+	for id := range FlowID(3) {
+		if d := node.Want(0, id+1, 1); found(d, Grant).Flow != id+1 {
+			t.Fatalf("flow %d: %v", id+1, d)
+		}
+	}
+	c.Slots = 1
+	if _, err := node.Configure(ms, 0, c); err != nil {
+		t.Fatal(err)
+	}
+	revoked := map[FlowID]uint64{}
+	for _, d := range node.Tick(c.Quantum) {
+		if d.Kind == Revoke {
+			revoked[d.Flow] = d.Lease
+		}
+	}
+	if len(revoked) != 2 {
+		t.Fatalf("three leases and one slot: %v were revoked", revoked)
+	}
+	for id, lease := range revoked {
+		if d := node.Close(21*ms, id, lease, true); found(d, Grant).Flow != 0 {
+			t.Errorf("no slot is free: %v", d)
+		}
+	}
+}
