@@ -162,3 +162,33 @@ func TestViewTellsWhatIsAskedFor(t *testing.T) {
 		t.Errorf("ViewOn makes garbage, %g times", n)
 	}
 }
+
+// TestGangIsAtWorkOnAllItsGPUs: one that is found to be busy on one GPU with the gates open is granted both once
+// they close, though nobody has said that it waits.
+func TestGangIsAtWorkOnAllItsGPUs(t *testing.T) {
+	node := newNode(t, 1, Default(), Default())
+	if err := node.Add(Container{ID: 9, Weight: 1, GPUs: []int{0, 1}, Leases: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Add(Container{ID: 8, Weight: 1, GPUs: []int{1}, Leases: 1}); err != nil {
+		t.Fatal(err)
+	}
+	node.Used(10*ms, 9, 1, Use{Busy: 10 * ms, Work: 10})
+	node.Want(10*ms, 1, 1)
+	node.Want(10*ms, 8, 1)
+	for now := int64(11 * ms); now < 500*ms; now += ms {
+		node.Tick(now)
+		for _, id := range []FlowID{1, 8, 9} {
+			if l := node.containers[id].flows[0].leases; len(l) > 0 && l[0].state == leaseDraining {
+				node.Close(now, id, l[0].number, true)
+			}
+		}
+		if a, b := node.View(9)[0], node.View(9)[1]; a.State == "leased" || b.State == "leased" {
+			if a.State != b.State {
+				t.Errorf("it is %s on one GPU and %s on the other", a.State, b.State)
+			}
+			return
+		}
+	}
+	t.Error("it was granted nothing")
+}

@@ -193,10 +193,9 @@ func (q *queue) used(f *flow, use Use) {
 	f.stats.got += int64(got)
 	open := !q.mode.gated && !f.coRun
 	if open {
-		if q.join(f); f.wants == 0 {
-			f.wants = 1
+		for _, peer := range f.peers {
+			peer.begin()
 		}
-		q.refile(f)
 		q.runFair()
 		if q.mode.rivals {
 			q.mode.won += got
@@ -208,6 +207,14 @@ func (q *queue) used(f *flow, use Use) {
 	if open && q.mode.rivals && q.mode.fair-f.virtual > f.threshold() {
 		q.mode.tripped = true
 	}
+}
+
+// begin: f is at work, as is all of its gang.
+func (f *flow) begin() {
+	if f.on.join(f); f.wants == 0 {
+		f.wants = 1
+	}
+	f.on.refile(f)
 }
 
 // unclaimedMax is how long the time of one kernel may be that is reported when it is done, in ns.
