@@ -5,6 +5,7 @@ package turns
 
 import (
 	"math"
+	"slices"
 
 	"weir/agent/sched"
 )
@@ -30,15 +31,17 @@ func (t *Table) report() {
 
 // tellWaiters: a drain that stands still is helped only if threads wait at the gate.
 func (c *Container) tellWaiters() {
-	t, draining, some := c.table, false, false
+	t, some := c.table, false
+	if !slices.ContainsFunc(c.gpus, func(gpu int) bool { return c.seats[gpu].state == seatDraining }) {
+		return
+	}
 	for _, gpu := range c.gpus {
-		draining = draining || c.seats[gpu].state == seatDraining
 		for _, m := range c.processes {
 			p := &m.places[gpu]
 			some = some || p.wants || p.waiting > 0 || p.active && !m.absent && m.process.Worked(gpu).Waiting > 0
 		}
 	}
-	if draining && some != c.waiters {
+	if some != c.waiters {
 		c.waiters = some
 		t.carry(t.node.Waiters(t.now, c.id, some))
 	}

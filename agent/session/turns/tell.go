@@ -98,7 +98,7 @@ func (c *Container) tellGone(m *Member) {
 }
 
 func (m *Member) tellLie(gpu int) {
-	m.c.tell(gpu, "throttled", m.pid, "what %s says that it has done on the GPU cannot be: it is taken for nothing",
+	m.c.tell(gpu, "forged", m.pid, "what %s says that it has done on the GPU cannot be: it is taken for nothing",
 		m.program)
 }
 

@@ -187,7 +187,7 @@ func TestForgedWords(t *testing.T) {
 		}
 		w.run(10 * ms)
 	}
-	if w.count("throttled", "a", "cannot be") != 1 {
+	if w.count("forged", "a", "cannot be") != 1 {
 		t.Errorf("events %+v", w.events)
 	}
 	before := gots(a, b)
