@@ -6,7 +6,7 @@ package turns
 // are kept: a minute, and the one that is not over yet.
 const (
 	historySlot  int64 = 100_000_000
-	historySlots       = 601
+	historySlots int64 = 601
 )
 
 // history is a minute of slot time, in tenths of seconds. All zeros is one that has not begun.

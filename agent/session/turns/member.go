@@ -113,12 +113,14 @@ func (m *Member) Succeed(now int64, former *Member) {
 
 func (t *Table) drop(m *Member) {
 	c := m.c
-	m.gone = true
 	for gpu := range m.places {
 		if m.places[gpu].active {
 			t.reportSeat(c, gpu)
-			m.rest(gpu)
 		}
+	}
+	m.gone, m.absent = true, true // so nothing that follows finds it active again
+	for gpu := range m.places {
+		m.rest(gpu)
 	}
 	c.processes = slices.DeleteFunc(c.processes, func(other *Member) bool { return other == m })
 	t.processes--

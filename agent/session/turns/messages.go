@@ -38,6 +38,9 @@ func (m *Member) Drained(now int64, w Message) {
 		return
 	}
 	p := &m.places[w.GPU]
+	if !p.active {
+		return
+	}
 	p.drained, p.waiting = true, w.Waiting
 	c.change()
 	t.carry(nil)
@@ -49,7 +52,8 @@ func (m *Member) Progress(now int64, w Message) {
 	if m.gone || !m.current(now, w) {
 		return
 	}
-	if s := &c.seats[w.GPU]; s.state == seatDraining || s.state == seatReopened {
+	s := &c.seats[w.GPU]
+	if m.places[w.GPU].active && (s.state == seatDraining || s.state == seatReopened) {
 		m.places[w.GPU].waiting = w.Waiting
 		c.tellWaiters()
 		t.carry(t.node.Progress(t.now, c.id))

@@ -58,7 +58,6 @@ type box struct {
 	w     *world
 	name  string
 	words []page.Turn
-	wakes int
 }
 
 func (b *box) SetTurn(gpu int, t page.Turn) {
@@ -126,7 +125,7 @@ func (p *program) Worked(gpu int) page.Worked {
 	return p.worked
 }
 
-func (p *program) Look(gpu int, lease uint32) bool {
+func (p *program) Look(gpu int, _ uint32) bool {
 	if p.full {
 		p.w.rush++
 		return false
