@@ -66,6 +66,7 @@ struct weir_busy_key {
     // more than rough samples, and how many chances to sample go by for each.
     uint64_t roughly_ns;
     uint32_t sure, pause;
+    uint32_t epoch;  // its GPU's, when it was learned
     struct weir_learned learned;
 };
 
@@ -158,6 +159,9 @@ struct weir_busy_gpu {
     // Words of the agent's: whether other processes use the GPU, and if so, by which lease this one
     // has it (0: together with them). NULL: it has it for itself.
     const uint32_t *rivals, *lease;
+    // Goes up when others come: what was learned shortly before may hold their work, and is learned
+    // anew at the next chance.
+    uint32_t epoch;
     uint64_t gone_work_ns;     // of lanes that are free again, and what nobody had expected
     uint64_t closed_ns;        // of lanes that are free again
     uint64_t late_ns;          // of launches whose keys were not known then: done by now
@@ -233,8 +237,9 @@ static inline int weir_busy_hurries(const struct weir_busy_gpu *gpu) {
     return lease && (WEIR_GET(*lease) & 1u);
 }
 
-// Has the next launch of each lane of a GPU looked at: what was learned beside others is to be
-// learned anew.
+// The helper: others have come to a GPU; they are away, for a lease or for good, so the next launch
+// of each lane is to be looked at.
+void weir_busy_shared(struct weir_busy *busy, uint32_t gpu);
 void weir_busy_unshared(struct weir_busy *busy, uint32_t gpu);
 
 // This thread's lane, which is made where there is none. NULL: there are too many, and the launch

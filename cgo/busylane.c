@@ -188,6 +188,10 @@ uint64_t weir_busy_others(const struct weir_busy *busy, const struct weir_busy_l
     return launches;
 }
 
+void weir_busy_shared(struct weir_busy *busy, uint32_t gpu) {
+    WEIR_PUT(busy->gpus[gpu].epoch, busy->gpus[gpu].epoch + 1);
+}
+
 void weir_busy_unshared(struct weir_busy *busy, uint32_t gpu) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)
@@ -197,16 +201,18 @@ void weir_busy_unshared(struct weir_busy *busy, uint32_t gpu) {
 
 void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream) {
     uintptr_t thread = weir_sys_self();
-    if (stream) {
-        struct weir_busy_lane *lane = weir_busy_lane(busy, thread, context, stream);
-        if (lane)
-            weir_busy_done(lane, lane->launches, lane->work_ns);
+    struct weir_busy_lane *lane = stream ? weir_busy_lane(busy, thread, context, stream) : NULL;
+    if (lane) {
+        weir_busy_done(lane, lane->launches, lane->work_ns);
         return;
     }
+    // A stream of a context that is not current is found by its handle.
+    int any = (uintptr_t)stream > CU_STREAM_PER_THREAD;
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++) {
-        struct weir_busy_lane *lane = &busy->lanes[i];
-        if (WEIR_GET(lane->thread) == thread && WEIR_GET(lane->context) == context)
+        lane = &busy->lanes[i];
+        if (WEIR_GET(lane->thread) == thread && (any || WEIR_GET(lane->context) == context) &&
+            (!stream || WEIR_GET(lane->stream) == stream))
             weir_busy_done(lane, lane->launches, lane->work_ns);
     }
 }

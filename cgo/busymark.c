@@ -53,6 +53,7 @@ static struct weir_busy_key *enter_key(struct weir_busy *busy, uint64_t key) {
     WEIR_PUT(at->since_ns, 0);
     WEIR_PUT(at->roughly_ns, 0);
     WEIR_PUT(at->sure, 0);
+    WEIR_PUT(at->epoch, 0);
     WEIR_PUT(at->pause, 1);
     memset(&at->learned, 0, sizeof(at->learned));
     __atomic_store_n(&at->key, key, __ATOMIC_RELEASE);
@@ -250,7 +251,9 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
     WEIR_PUT(lane->nudged, 0);
     if (__atomic_exchange_n(&lane->wished, 0, __ATOMIC_RELAXED))
         return SAMPLE_END;
-    int better = !WEIR_GET(known->sure) && !weir_busy_is_shared(&busy->gpus[lane->gpu]);
+    const struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
+    int better = (!WEIR_GET(known->sure) || WEIR_GET(known->epoch) != WEIR_GET(gpu->epoch)) &&
+                 !weir_busy_is_shared(gpu);
     if ((!known->expected_ns || better) && WEIR_GET(known->measuring) < 2 &&
         lane->due < lane->launches + DEBT_MAX)
         return wait_alone(busy, lane, known);

@@ -133,6 +133,10 @@ static void measured(struct weir_busy *busy, struct weir_busy_lane *lane,
     else if (clean || (!shared && mark->alone &&
                        !mark->held_bytes))  // behind a hold others may have come first
         sort = WEIR_SORT_MIXED;
+    if (!shared && known->epoch != gpu->epoch) {
+        known->learned = (struct weir_learned){.mean_ns = 0};
+        WEIR_PUT(known->epoch, gpu->epoch);
+    }
     learn(gpu, known, ns, sort, shared ? UINT64_MAX : mark->foreign_ns);
 }
 

@@ -20,7 +20,9 @@
 // In a drain: a part of what is left of the expected time, or of what it is overdue.
 #define DRAIN_NS_MIN 20000u
 #define DRAIN_NS_MAX 1000000u
+#define DRAIN_NS_LATE 100000u
 #define DRAIN_PART 4u
+#define PASSED_PART 32u
 #define OVERDUE_PART 8u
 #define PROGRESS_NS 5000000u
 // How often to look once a gate has opened again, for what that brings.
@@ -166,16 +168,22 @@ static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
             busy->lanes[i].trail.owed = __atomic_load_n(&busy->lanes[i].launches, __ATOMIC_ACQUIRE);
 }
 
-// What was learned beside others can be learned better once they are away.
+// Others come and go: what launches take is learned while they are away.
 static void look_at_sharing(struct weir_time *time, uint32_t gpu) {
     struct weir_attended *a = &time->attended[gpu];
-    uint32_t before = a->shared;
-    a->shared = 0;
-    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++) {
+    const struct weir_gpu_control *page = &time->state->control->gpus[gpu];
+    uint32_t rivals = WEIR_GET(page->turns) != WEIR_TURNS_ALONE;
+    uint32_t shared = rivals && !WEIR_GET(page->lease);
+    int come = (rivals && !a->rivals) || (shared && !a->shared);
+    int away = !shared && (a->shared || (rivals && !a->rivals));
+    a->rivals = rivals;
+    a->shared = shared;
+    for (uint32_t i = 0; (come || away) && i < WEIR_ORDINALS_MAX; i++) {
         if (WEIR_GET(time->numbers[i]) != gpu + 1)
             continue;
-        a->shared = (uint32_t)weir_busy_is_shared(&time->busy.gpus[i]);
-        if (before && !a->shared)
+        if (come)
+            weir_busy_shared(&time->busy, i);
+        if (away)
             weir_busy_unshared(&time->busy, i);
     }
 }
@@ -243,9 +251,12 @@ static uint64_t go_on(struct weir_time *time, uint32_t gpu, const struct tally *
     }
     if (!a->quiet)
         return DRAIN_NS_MIN;
+    // The next flow waits for the end, and what is expected may be wrong: so it is not waited for a
+    // large part of what has passed.
+    uint64_t most_ns = clamp((now_ns - a->revoked_ns) / PASSED_PART, DRAIN_NS_LATE, DRAIN_NS_MAX);
     return clamp(a->expected_ns > now_ns ? (a->expected_ns - now_ns) / DRAIN_PART
                                          : (now_ns - a->expected_ns) / OVERDUE_PART,
-                 DRAIN_NS_MIN, DRAIN_NS_MAX);
+                 DRAIN_NS_MIN, most_ns);
 }
 
 // The gate has opened again in a drain that stood still: what that brings is said at once.

@@ -5,6 +5,7 @@
 #include "attend.h"
 #include "gpu.h"
 #include "helper.h"
+#include "streams.h"
 #include "trail.h"
 
 struct weir_time *weir_time_make(struct weir_state *state) {
@@ -155,30 +156,42 @@ void weir_time_several(struct weir_state *state) {
         __atomic_store_n(&time->sole, NULL, __ATOMIC_RELAXED);
 }
 
+// The context and device of a stream, which need not be the current ones: a thread may launch in a
+// stream of another context, or without one. Whether they can be told.
+static int owner_of(CUstream stream, CUcontext *context, CUdevice *device) {
+    int own = (uintptr_t)stream > CU_STREAM_PER_THREAD;
+    if (!own || WEIR_REAL(cuStreamGetCtx)(stream, context) != CUDA_SUCCESS)
+        *context = weir_timed_context();
+    return *context && weir_stream_device(own ? stream : NULL, device) == CUDA_SUCCESS &&
+           *device >= 0;
+}
+
 struct weir_timed weir_timed_begin_slow(CUstream stream, uint64_t what, uint64_t size,
                                         uint64_t shape, enum weir_timed_how how) {
+    const struct call call = {stream, what, size, shape, how, 0};
     struct weir_time *time = time_of();
-    CUcontext context = time ? weir_timed_context() : NULL;
+    CUcontext context;
     CUdevice device;
-    if (context)
-        keep_sole(time, context);
-    if (!context || WEIR_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS || device < 0)
+    if (!time)
         return (struct weir_timed){.time = NULL};
-    return go(time, context, (uint32_t)device, &(struct call){stream, what, size, shape, how, 0});
+    context = WEIR_GET(time->sole) ? WEIR_GET(time->sole) : weir_timed_context();
+    const struct weir_busy_lane *lane = weir_timed_lane(time, context, stream);
+    if (lane)
+        return go(time, context, WEIR_GET(lane->gpu), &call);
+    if (!owner_of(stream, &context, &device))
+        return (struct weir_timed){.time = NULL};
+    keep_sole(time, context);
+    return go(time, context, (uint32_t)device, &call);
 }
 
 void weir_timed_begin_on(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
                          uint64_t what, uint64_t size, uint64_t shape, enum weir_timed_how how) {
     struct weir_time *time = time_of();
     CUcontext context = NULL;
+    CUdevice device;
     *op = (struct weir_timed){.time = NULL};
-    if (!time)
-        return;
-    if ((uintptr_t)stream <= CU_STREAM_PER_THREAD ||
-        WEIR_REAL(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS)
-        context = weir_timed_context();
     stream = weir_timed_stream(stream, per_thread);
-    if (context)
+    if (time && owner_of(stream, &context, &device))
         *op = go(time, context, ordinal, &(struct call){stream, what, size, shape, how, 1});
 }
 
@@ -192,23 +205,28 @@ void weir_timed_end_slow(struct weir_time *time, struct weir_busy_lane *lane, ui
 
 void weir_timed_synced(CUstream stream, int per_thread, int whole_context) {
     struct weir_time *time = weir_time_known();
-    CUcontext context = time ? weir_timed_context() : NULL;
-    if (context)
+    CUcontext context = time ? WEIR_GET(time->sole) : NULL;
+    if (time && !context)
+        context = weir_timed_context();
+    if (time)
         weir_busy_synced(&time->busy, context,
                          whole_context ? NULL : weir_timed_stream(stream, per_thread));
 }
 
 void weir_timed_capture_begin(CUstream stream, int per_thread) {
     struct weir_time *time = time_of();
-    if (time)
-        weir_busy_capture_begin(&time->busy, weir_timed_context(),
-                                weir_timed_stream(stream, per_thread));
+    CUcontext context;
+    CUdevice device;
+    stream = weir_timed_stream(stream, per_thread);
+    if (time && owner_of(stream, &context, &device))
+        weir_busy_capture_begin(&time->busy, context, stream);
 }
 
+// A stream is known by its handle, whichever context is current.
 void weir_timed_capture_end(CUstream stream, int per_thread) {
     struct weir_time *time = weir_time_known();
     if (time)
-        weir_busy_capture_end(&time->busy, weir_timed_context(),
+        weir_busy_capture_end(&time->busy, stream ? NULL : weir_timed_context(),
                               weir_timed_stream(stream, per_thread));
 }
 

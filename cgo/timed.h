@@ -29,6 +29,7 @@ struct weir_attended {
     uint32_t lease;        // word of the page, as last seen
     uint32_t quiet;        // closed, and no launch of that lease is under way any more
     uint32_t drained;      // DRAINED was said of it
+    uint32_t rivals;       // others wanted the GPU when last seen
     uint32_t shared;       // others had the GPU, too, when last seen
     uint32_t opened;       // opened again after it had been closed, and nothing was done since
     uint32_t less;         // of the window so much is not used, in 1/256

@@ -18,7 +18,11 @@ const (
 	windowAt  = pageGPUs + unsafe.Offsetof(abi.GPUControl{}.Window_us)
 	waitMaxAt = pageGPUs + unsafe.Offsetof(abi.GPUControl{}.Wait_ms_max)
 	turnsAt   = pageGPUs + unsafe.Offsetof(abi.GPUControl{}.Turns)
-	activeAt  = pageCredit + unsafe.Offsetof(abi.GPUUsage{}.Active)
+	// A stream's number is that of its context times this, and something; the primary context of GPU 0 is 1.
+	streams          = 256
+	streamA, streamB = streams + 70, streams + 71
+
+	activeAt = pageCredit + unsafe.Offsetof(abi.GPUUsage{}.Active)
 )
 
 func open(number uint32) uint32   { return number << 1 }
@@ -134,7 +138,7 @@ func TestDrained(t *testing.T) {
 	a.setLease(open(3))
 	h.ok("hold 1")
 	h.ok("kernel 10")
-	h.ok("kernel 10 77")
+	h.ok("kernel 10 %d", streamA)
 	a.setLease(closed(3))
 	a.look(s, 3)
 	h.send("kernel 10")
@@ -201,8 +205,8 @@ func TestDrainProgress(t *testing.T) {
 	a, h, s := startTime(t, plain)
 	a.setLease(open(3))
 	for range 12 {
-		h.ok("kernel 20000 %d", 70)
-		h.ok("kernel 1000 %d", 71)
+		h.ok("kernel 20000 %d", streamA)
+		h.ok("kernel 1000 %d", streamB)
 	}
 	a.setLease(closed(3))
 	a.look(s, 3)
@@ -224,8 +228,8 @@ func TestWindow(t *testing.T) {
 	a, h, s := startTime(t, plain)
 	a.setLease(open(3))
 	*a.control.word32(windowAt) = 4000
-	h.ok("hog 1000 0 70")
-	h.ok("hog 20 0 71")
+	h.ok("hog 1000 0 %d", streamA)
+	h.ok("hog 20 0 %d", streamB)
 	deepest := uint64(1 << 20)
 	for deadline := time.Now().Add(20 * time.Second); deepest > 400 && time.Now().Before(deadline); {
 		a.look(s, 3)
@@ -279,9 +283,9 @@ func TestEndsWhileAttended(t *testing.T) {
 		a.look(s, 1)
 		context := h.ok("context 0")[0]
 		for stream := range 8 {
-			h.ok("kernel 300 %d", 100+stream)
+			h.ok("kernel 300 %d", context*streams+uint64(stream))
 		}
-		h.ok("endstream %d", 100+round%8)
+		h.ok("endstream %d", context*streams+uint64(round%8))
 		h.ok("destroy %d", context)
 		h.ok("use 1")
 	}

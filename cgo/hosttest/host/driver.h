@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "../../cuda.h"
+
 #define TEST_GPUS 2
 #define TEST_GPU_BYTES (64ull << 30)
 #define TEST_PITCH 512u
@@ -82,7 +84,8 @@ static inline uint64_t test_driver_round(uint64_t bytes, uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
-// arrays.c, pools.c, graphs.c, shared.c, work.c: put their functions where the library looks for them.
+// arrays.c, pools.c, graphs.c, shared.c, work.c: put their functions where the library looks for
+// them.
 void test_arrays_install(void);
 void test_pools_install(void);
 void test_graphs_install(void);
@@ -98,6 +101,7 @@ int test_pools_free(uint64_t pointer, uintptr_t stream, int now);
 // Gives something to a stream: its mark, and whether that is still to be done.
 uint64_t test_pools_submit(uintptr_t stream);
 int test_pools_pending(uintptr_t stream, uint64_t mark);
+int test_pools_busy(CUstream stream);
 
 // Whether an address is that of a memory node.
 int test_graphs_owns(uint64_t pointer);

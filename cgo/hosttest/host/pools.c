@@ -381,12 +381,16 @@ static CUresult synchronize_stream(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-static CUresult query_stream(CUstream stream) {
+int test_pools_busy(CUstream stream) {
     unsigned number = number_of((uintptr_t)stream);
     pthread_mutex_lock(&lock);
     int pending = done[number] < submitted[number];
     pthread_mutex_unlock(&lock);
-    return pending ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return pending;
+}
+
+static CUresult query_stream(CUstream stream) {
+    return test_pools_busy(stream) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 // The tests' events are on the first stream.

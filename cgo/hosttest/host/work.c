@@ -10,8 +10,9 @@
 #include "driver.h"
 #include "host.h"
 
-#define STREAMS 64
-#define OPERATIONS 65536u
+#define STREAMS 1024
+#define OPERATIONS 2048u
+#define QUEUE 1024u
 #define HOGS 16
 
 struct stream {
@@ -51,10 +52,17 @@ static void advance(struct stream *stream) {
         stream->done++;
 }
 
+// As many operations may be ahead of one as a driver's queue holds.
 static CUresult submit(CUstream handle, uint64_t us) {
     pthread_mutex_lock(&lock);
     struct stream *stream = find(handle);
     advance(stream);
+    while (stream->count - stream->done >= QUEUE) {
+        pthread_mutex_unlock(&lock);
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        pthread_mutex_lock(&lock);
+        advance(stream);
+    }
     uint64_t begin = now_ns();
     if (stream->count - stream->done > deepest)
         deepest = (uint32_t)(stream->count - stream->done);
@@ -124,6 +132,16 @@ static CUresult elapsed(float *milliseconds, CUevent start, CUevent end) {
     return CUDA_SUCCESS;
 }
 
+// Of the work here, and of what pools were given.
+static CUresult query_stream(CUstream handle) {
+    pthread_mutex_lock(&lock);
+    struct stream *stream = find(handle);
+    advance(stream);
+    int busy = stream->done < stream->count;
+    pthread_mutex_unlock(&lock);
+    return busy || test_pools_busy(handle) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
 static CUresult host_memory(void **pointer, size_t bytes, unsigned flags) {
     (void)flags;
     *pointer = malloc(bytes);
@@ -156,6 +174,7 @@ void test_work_install(void) {
     INSTALL(cuEventCreate, create_event);
     INSTALL(cuEventRecord, record_event);
     INSTALL(cuEventQuery, query_event);
+    INSTALL(cuStreamQuery, query_stream);
     INSTALL(cuEventElapsedTime, elapsed);
     INSTALL(cuMemHostAlloc, host_memory);
     INSTALL(cuMemFreeHost, free_host_memory);
