@@ -206,7 +206,7 @@ type Node interface {
 	StartRun(ctx context.Context, callerPID int, callerUID uint32, req RunRequest) (RunGrant, error)
 	EndRun(ctx context.Context, callerUID uint32, id string) error
 	ChangeCaps(ctx context.Context, ref string, change CapsChange) (CapsResult, error)
-	// Queue lists the flows of all containers that have used a GPU, by GPU.
+	// Queue lists the flows of all containers that use a GPU, or have used it lately, by GPU.
 	Queue(ctx context.Context) ([]Flow, error)
 	// Prepare, Register and Release are what container runtimes' helpers ask: see package ociapi.
 	Prepare(ctx context.Context, container ociapi.Container) (ociapi.Prepared, error)

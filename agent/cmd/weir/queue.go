@@ -33,7 +33,7 @@ func queueCommand() *cli.Command {
 		Name:      "queue",
 		Usage:     "show who gets how much GPU time, and who waits",
 		ArgsUsage: "[CONTAINER...]",
-		Description: `One row a container and GPU that it has used. ASKED is the share of the GPU's time that its
+		Description: `One row a container and GPU that it uses. ASKED is the share of the GPU's time that its
 weight gives it among those that use the GPU now, GOT what it had in the last 1, 10 and 60 seconds.
 MODE is open while nobody is owed time and all run together, leased while they take turns.
 -o wide has more columns, -o json nanoseconds.
@@ -194,7 +194,7 @@ func (q *queueView) sayWhoHasNone(named []control.Container, flows []control.Flo
 			if q.gpu != "" {
 				where = "GPU " + q.gpu
 			}
-			fmt.Fprintf(q.talk, "weir queue: %s has not used %s so far\n", printable(one.Name), where)
+			fmt.Fprintf(q.talk, "weir queue: %s has not used %s lately\n", printable(one.Name), where)
 		}
 	}
 }
