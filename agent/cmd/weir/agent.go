@@ -27,7 +27,7 @@ import (
 func agentCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "agent",
-		Usage: "serve this node: keep caps, account for memory, answer the other commands",
+		Usage: "serve this node: keep caps, share out time, answer the other commands",
 		Description: `Runs in the foreground until SIGTERM or SIGINT. When it serves, it prints one line
 that begins with "weir agent ready:" and tells systemd. Containers and caps survive a restart of
 the agent. Each flag has a key of the configuration file (with _ for -) and an environment
