@@ -36,7 +36,7 @@ func (f *flow) wantedClass() int {
 
 // fill grants what slots are free, with all that is held charged up to now.
 func (q *queue) fill() {
-	if !q.mode.gated || len(q.leases) >= q.allowed() {
+	if !q.mode.gated || q.settling() || len(q.leases) >= q.allowed() {
 		return
 	}
 	for _, l := range q.leases {
@@ -57,6 +57,9 @@ func (q *queue) fill() {
 
 // candidate is the flow that would get a slot now, nil if none may have one.
 func (q *queue) candidate() *flow {
+	if f := q.active.first(); q.mode.paying && f != nil && f.in(inReady) {
+		return f // who is owed most
+	}
 	for i := range q.ready {
 		if h := &q.ready[i]; h.len() > 0 && (i == hurrying || h.least() <= q.gvt) {
 			return h.first()

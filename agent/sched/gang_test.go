@@ -152,7 +152,7 @@ func (s *nodeSchedule) checkUser(u *user) {
 		switch {
 		case len(f.leases) == 0 && gated && f.wants > 0 && len(f.late) == 0 && !f.coRun:
 			lacks = true
-			if !f.blocked && len(f.on.leases) < f.on.config.Slots && f.tag(nil) <= f.on.gvt {
+			if !f.blocked && !f.on.settling() && len(f.on.leases) < f.on.config.Slots && f.tag(nil) <= f.on.gvt {
 				s.fatalf("a slot of GPU %d idles, and flow %d may have it", f.on.gpu, f.id)
 			}
 		case len(f.leases) > 0 && f.leases[0].state == leaseReserved:

@@ -197,6 +197,9 @@ func (q *queue) renewable(l *lease) bool {
 	if q.ready[hurrying].len() > 0 || q.measuring() {
 		return false
 	}
+	if q.mode.paying && l.flow.ahead(l) > q.gvt {
+		return false
+	}
 	if tag := l.flow.tag(l); tag > q.gvt && q.nearest() == nil {
 		q.lift(tag) // who waits, waits for other GPUs, too
 	}

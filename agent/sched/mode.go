@@ -39,7 +39,10 @@ type mode struct {
 	over  float64 // the sum of what flows have had beyond their shares since the opening, ns
 	under float64 // and of what others have had too little
 
-	won float64 // what flows have had in sum since the opening, or the rivals' coming, ns
+	paying bool    // it is closed only until nobody is owed anything
+	rated  int64   // the end of the last measuring
+	opened int64   // for how long the gate has been open since, up to the last closing, ns
+	won    float64 // what flows have had in sum in that time, ns
 
 	phase   uint64 // counts closings
 	left    int    // active flows with work from before the last closing that may not be done
@@ -84,7 +87,7 @@ func (q *queue) runFair() {
 
 // level is where a flow that returns from idle comes in.
 func (q *queue) level() float64 {
-	if q.mode.gated || q.active.len() < 2 {
+	if q.mode.gated && !q.mode.paying || q.active.len() < 2 {
 		return q.gvt
 	}
 	q.runFair()
@@ -97,18 +100,20 @@ func (q *queue) review() {
 	rivals := q.active.len() > 1
 	switch {
 	case q.config.AlwaysGate:
+	case m.paying && rivals:
+		q.payBack()
 	case m.gated:
 		if !rivals || q.now >= m.until && m.stale == 0 {
 			q.openGates(rivals)
 		}
 	case rivals != m.rivals:
 		q.say(Decision{Kind: Open, GPU: q.gpu, Rivals: rivals})
-		m.rivals, m.since, m.won = rivals, q.now, 0
+		m.rivals, m.since, m.rated, m.opened, m.won = rivals, q.now, q.now, 0, 0
 		m.fair, m.fairAt = q.gvt, q.now // whoever was alone is owed nothing
 		if rivals && (q.now < m.until || m.unknown > 0) {
 			q.closeGates()
 		}
-	case rivals && (m.tripped || q.wasteful() || m.unknown > 0 || q.now >= m.since+m.hold):
+	case rivals && (m.tripped || q.wasteful() || m.unknown > 0 || q.now >= m.rated+m.hold):
 		q.closeGates()
 	}
 	m.tripped = false
@@ -125,17 +130,53 @@ const (
 // give them. (Those that fill each other's gaps get more.)
 func (q *queue) wasteful() bool {
 	m := &q.mode
-	return !m.gated && m.rivals && m.won < (1-wasteMax)*float64(q.now-m.since)-wasteSlack
+	return !m.gated && m.rivals && m.won < (1-wasteMax)*q.open()-wasteSlack
+}
+
+// open is for how long the gate has been open with rivals since rates were measured, ns; it is open.
+func (q *queue) open() float64 { return float64(q.mode.opened + q.now - q.mode.since) }
+
+// payable: somebody is owed time, and all together get more with the gate open than leases would give them: so
+// the gate closes only until that is paid. (Gangs cannot be paid one by one.)
+func (q *queue) payable() bool {
+	m := &q.mode
+	return m.tripped && m.unknown == 0 && len(q.gangs) == 0 && q.now < m.rated+m.hold &&
+		q.config.Threshold >= q.config.Quantum && m.won > (1+wasteMax)*q.open()+wasteSlack
+}
+
+// settling: what was submitted before the gate closed still runs. Who is owed time would pay for it beside
+// that, so leases begin when it is done, or after the time that a drain may stand still.
+func (q *queue) settling() bool {
+	m := &q.mode
+	return m.paying && m.left > 0 && q.now < m.since+q.config.DrainStall
+}
+
+// payBack opens the gate once nobody is owed more than half a quantum. What takes longer than the gate would
+// otherwise stay closed, or has to be measured, is no such case.
+func (q *queue) payBack() {
+	m := &q.mode
+	q.runFair()
+	switch {
+	case q.gvt >= m.fair-float64(q.config.Quantum)/2:
+		q.openGates(true)
+	case m.unknown > 0 || q.now >= m.since+q.config.GatedFor || q.now >= m.rated+m.hold:
+		m.paying, m.until = false, q.now
+		q.remeasure()
+	}
 }
 
 // reviewDue is when review has something to do without an event.
 func (q *queue) reviewDue() int64 {
 	switch m := &q.mode; {
 	case q.config.AlwaysGate:
+	case q.settling():
+		return m.since + q.config.DrainStall
+	case m.paying:
+		return min(m.since+q.config.GatedFor, m.rated+m.hold)
 	case m.gated && m.stale == 0:
 		return m.until
 	case !m.gated && m.rivals:
-		return m.since + m.hold
+		return m.rated + m.hold
 	}
 	return Never
 }
@@ -143,6 +184,9 @@ func (q *queue) reviewDue() int64 {
 func (q *queue) closeGates() {
 	m, c := &q.mode, &q.config
 	switch {
+	case q.payable():
+		m.paying = true
+		m.opened += q.now - m.since
 	case q.wasteful():
 		m.stay = min(max(4*m.stay, 4*c.GatedFor), c.GatedMax)
 		m.until, m.hold = q.now+m.stay, c.OpenFor
@@ -155,12 +199,18 @@ func (q *queue) closeGates() {
 	case q.now >= m.until: // only to measure: all went well
 		m.stay, m.hold = 0, min(2*m.hold, openMax*c.OpenFor)
 	}
-	m.gated, m.since = true, q.now
-	m.phase++
-	m.stale = q.active.len()
+	if m.gated, m.since = true, q.now; !m.paying {
+		q.remeasure()
+	}
 	q.mark()
 	q.say(Decision{Kind: Gate, GPU: q.gpu})
 	q.switched = append(q.switched, q)
+}
+
+// remeasure: the gate opens once the rates of all active flows have been measured.
+func (q *queue) remeasure() {
+	q.mode.phase++
+	q.mode.stale = q.active.len()
 }
 
 func (q *queue) openGates(rivals bool) {
@@ -168,9 +218,11 @@ func (q *queue) openGates(rivals bool) {
 		q.end(q.leases[0])
 	}
 	m := &q.mode
-	m.gated, m.rivals, m.since = false, rivals, q.now
-	m.fair, m.fairAt = q.gvt, q.now
-	m.over, m.under, m.won = 0, 0, 0
+	if !m.paying || !rivals {
+		m.fair, m.fairAt = q.gvt, q.now
+		m.over, m.under, m.won, m.opened, m.rated = 0, 0, 0, 0, q.now
+	}
+	m.gated, m.paying, m.rivals, m.since = false, false, rivals, q.now
 	q.say(Decision{Kind: Open, GPU: q.gpu, Rivals: rivals})
 	q.switched = append(q.switched, q)
 }

@@ -5,6 +5,7 @@ package sched
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -113,7 +114,7 @@ func TestThroughput(t *testing.T) {
 	}
 	kinds := []program{
 		*hog(ms, 1), *hog(20_000, 1), *hog(10*ms, 1), *waiter(10_000, 50_000), *waiter(670_000, ms),
-		*waiter(3*ms, 3*ms), *waiter(2*ms, 20*ms),
+		*waiter(3*ms, 3*ms), *waiter(2*ms, 20*ms), *waiter(300_000, 300_000),
 	}
 	mixes := 0
 	for i := range kinds {
@@ -129,6 +130,32 @@ func TestThroughput(t *testing.T) {
 		}
 	}
 	t.Logf("%d mixes", mixes)
+}
+
+// TestManyMixes: nobody who has work most of the time gets less than it asks for, whatever the others do. The mixes
+// are random, and the same each time.
+func TestManyMixes(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	gaps := []int64{20_000, 100_000, 300_000, ms, 2 * ms}
+	for range 150 {
+		var mix []program
+		weights := 0.0
+		for range 2 + r.IntN(4) {
+			p := program{kernel: []int64{10_000, 100_000, 300_000, ms, 3 * ms}[r.IntN(5)], weight: float64(1 + r.IntN(4))}
+			if p.wait = r.IntN(2) == 0; p.wait {
+				p.gap = gaps[r.IntN(len(gaps))]
+			}
+			weights += p.weight
+			mix = append(mix, p)
+		}
+		_, m := throughput(t, mix, false)
+		for _, p := range m.programs {
+			got, asked := float64(p.worth)/float64(m.now), p.weight/weights
+			if got < asked-0.02 {
+				t.Errorf("%d of %+v got %.3f, and was to get %.3f; %v", p.id, mix, got, asked, m.counts)
+			}
+		}
+	}
 }
 
 // TestT10TwoThatFillEachOthersGaps: with a GPU that has time for both, each gets what it gets alone.
