@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	handoversFor   = 5 * time.Second
-	tracedFor      = 2 * time.Second
+	handoversFor   = 4 * time.Second
+	tracedFor      = 1500 * time.Millisecond
 	handoversLeast = 50 // fewer tell nothing
 	middleMost     = 3  // times the chain's
 	highMost       = 2

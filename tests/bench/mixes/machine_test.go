@@ -22,6 +22,8 @@ const (
 	settle  = 700 * time.Millisecond // from the beginning of a run to the first look into the books
 	startUp = 100 * time.Millisecond // from the word to begin to the beginning
 	atATime = 10                     // machines
+	// Of programs that take a tenth of a processor each.
+	quickMost = 5
 )
 
 // load is one program of a mix: a container of its own.
@@ -85,21 +87,42 @@ func each(b *testing.B, runs []*run, do func(*run)) {
 	}
 }
 
-// play plays groups of runs, as many at a time as atATime lets, the longest first, each run on a machine of its own and
-// those of a group at once. A kernel takes no processor time, so they disturb one another as little as the processors
-// have to spare, which is printed.
+// play plays groups of runs, the longest first, each run on a machine of its own and those of a group at once. A kernel
+// takes no processor time, so they disturb one another as little as the processors have to spare, which is printed.
 func play(b *testing.B, groups [][]*run) {
 	b.Helper()
+	for _, batch := range batches(groups) {
+		playAtOnce(b, batch)
+	}
+}
+
+// batches puts groups together, as many runs as the processors have time for.
+func batches(groups [][]*run) (all [][]*run) {
 	groups = slices.Clone(groups)
 	slices.SortStableFunc(groups, func(a, b []*run) int { return cmp.Compare(b[0].takes(), a[0].takes()) })
-	var together []*run
-	for i, group := range groups {
-		together = append(together, group...)
-		if i+1 == len(groups) || len(together)+len(groups[i+1]) > atATime {
-			playAtOnce(b, together)
-			together = nil
+	for _, group := range groups {
+		fits := slices.IndexFunc(all, func(batch []*run) bool {
+			return len(batch)+len(group) <= atATime && quick(batch)+quick(group) <= quickMost
+		})
+		if fits < 0 {
+			all = append(all, group)
+		} else {
+			all[fits] = append(slices.Clone(all[fits]), group...)
 		}
 	}
+	return all
+}
+
+// quick is how many programs there are that launch and wait thousands of times a second.
+func quick(runs []*run) (count int) {
+	for _, r := range runs {
+		for _, l := range r.loads {
+			if waits(l.does) && strings.HasPrefix(l.does, "cost=100000 ") {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 func playAtOnce(b *testing.B, runs []*run) {

@@ -110,18 +110,14 @@ func gapsFilled() claim {
 func byMixes() claim {
 	var groups [][]*run
 	for _, m := range twenty {
-		groups = append(groups, beside(m, window(mixWindow)))
+		groups = append(groups, withLone(beside(m, window(mixWindow))))
 	}
-	var lone []*run
-	for _, does := range []string{waiter, gaps, halfHalf, seldom} {
-		lone = append(lone, byItself(does, plain, window(mixWindow)))
-	}
-	return claim{append(groups, lone), func(b *testing.B) {
-		known := alone{}
-		known.learn(lone)
+	return claim{groups, func(b *testing.B) {
 		worst, name := 2.0, ""
 		fmt.Printf("%-36s %26s %26s %8s\n", "mix, in percent of each alone", "with weir", "without", "total")
 		for _, runs := range groups {
+			known := alone{}
+			known.learn(runs)
 			ours, plain := known.worths(runs[0], 0), known.worths(runs[1], 0)
 			ratio := sum(ours) / sum(plain)
 			fmt.Printf("%-36s %26s %26s %+6.1f %%\n", runs[0].name, percents(ours), percents(plain), 100*(ratio-1))
