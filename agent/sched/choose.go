@@ -57,8 +57,10 @@ func (q *queue) fill() {
 
 // candidate is the flow that would get a slot now, nil if none may have one.
 func (q *queue) candidate() *flow {
-	if f := q.active.first(); q.mode.paying && f != nil && f.in(inReady) {
-		return f // who is owed most
+	if q.mode.paying {
+		if f := q.active.first(); f != nil && f.in(inReady) {
+			return f // who is owed most
+		}
 	}
 	for i := range q.ready {
 		if h := &q.ready[i]; h.len() > 0 && (i == hurrying || h.least() <= q.gvt) {

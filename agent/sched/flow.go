@@ -32,14 +32,15 @@ type flow struct {
 	throttled bool // Throttle was said in this wait
 	fetching  bool // Prefetch was said since its last lease
 
-	estimate   int64 // moving mean of what a lease of it costs, ns; 0 while unknown
-	timer      int64 // the time under which it is in the timers' heap
-	graceUntil int64 // it is idle and counts for GVT until then
-	waitFrom   int64
-	leasedAt   int64 // the last lease's grant
-	stats      stats
-	rate       rate
+	estimate int64 // moving mean of what a lease of it costs, ns; 0 while unknown
+	timer    int64 // the time under which it is in the timers' heap
+	waitFrom int64
+	leasedAt int64 // the last lease's grant
+	stats    stats
+	rate     rate
 
+	// From here on no turn touches anything.
+	graceUntil int64 // it is idle and counts for GVT until then
 	reported   int64 // when it last reported, ns
 	keepUntil  int64 // it is idle and its memory stays until then
 	wokeAt     int64 // when it last returned from idle
@@ -54,8 +55,8 @@ type flow struct {
 // stats are for people.
 type stats struct {
 	served, got, waited, longest int64
-	leases, lifts                uint64
-	reopened, expired            uint64
+	leases                       uint64
+	lifts, reopened, expired     uint32
 }
 
 // make begins a flow that is idle and in nothing.

@@ -254,7 +254,9 @@ func (q *queue) end(l *lease) {
 	if l.state != leaseReserved {
 		f.estimate = average(f.estimate, max(1, l.cost))
 		q.turn = average(q.turn, l.cost)
-		q.note(f, false)
+		if !f.rate.known {
+			q.note(f, false)
+		}
 	}
 	q.refile(f)
 	q.advance()

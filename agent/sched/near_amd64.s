@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// func near(p unsafe.Pointer, lines int)
+// func near(p uintptr, lines int)
 TEXT ·near(SB), NOSPLIT|NOFRAME, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ lines+8(FP), CX

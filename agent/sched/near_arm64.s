@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// func near(p unsafe.Pointer, lines int)
+// func near(p uintptr, lines int)
 TEXT ·near(SB), NOSPLIT|NOFRAME, $0-16
 	MOVD p+0(FP), R0
 	MOVD lines+8(FP), R1

@@ -4,6 +4,4 @@ package sched
 
 // Processors for which near.go has no instruction.
 
-import "unsafe"
-
-func near(unsafe.Pointer, int) {}
+func near(uintptr, int) {}

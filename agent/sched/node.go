@@ -25,13 +25,13 @@ type Node struct {
 
 // container is one with its flows, in the order of the GPUs' numbers. What a turn touches lies together.
 type container struct {
-	first  flow // most use one GPU only
 	flows  []*flow
 	one    [1]*flow // flows, where there is one
-	left   []*flow  // of GPUs that it does not use any more
+	on     int      // of choose: the flow in use
 	choose bool
-	on     int // of Choose: the flow in use
 	gang   bool
+	first  flow    // most use one GPU only
+	left   []*flow // of GPUs that it does not use any more
 }
 
 // using is what of a container is scheduled now.

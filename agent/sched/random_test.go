@@ -48,7 +48,7 @@ type tenant struct {
 	leases   map[uint64]*held
 	late     map[uint64]bool
 	longest  int64 // most that a lease has cost, ns
-	lifts    uint64
+	lifts    uint32
 	reported int64
 	most     int  // leases at once
 	debt     bool // it is as far ahead as no lease of its own would have brought it

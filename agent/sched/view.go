@@ -55,8 +55,8 @@ func (f *flow) view() View {
 		Lag: (f.on.gvt - f.virtual) * f.weight, Weight: f.weight, Asked: f.asked(),
 		Served: f.stats.served, Got: f.stats.got,
 		Leases: f.stats.leases, Waited: f.stats.waited, Longest: f.stats.longest,
-		WaitsFrom: f.waitsFrom(), Reopened: f.stats.reopened, Expired: f.stats.expired,
-		Lifts: f.stats.lifts,
+		WaitsFrom: f.waitsFrom(), Reopened: uint64(f.stats.reopened), Expired: uint64(f.stats.expired),
+		Lifts: uint64(f.stats.lifts),
 	}
 }
 
