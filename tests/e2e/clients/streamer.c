@@ -3,13 +3,14 @@
 //
 // It reads one command a line and answers each with "ok", "ok NUMBER" or "error CODE":
 //   pid                its own
-//   context            makes a context, which is the current one then; its number
+//   context [GPU]      makes a context, which is the current one then; its number
 //   use NUMBER         makes one current; -1: none
 //   stream             makes a stream; its number
 //   unstream NUMBER    ends it
 //   async BYTES NUMBER allocates in a stream; default streams are -1 (legacy) and -2 (the thread's)
 //   graph BYTES        an executable graph that takes so much and gives it back; its number
 //   launch NUMBER NUMBER    launches a graph in a stream
+//   fill NUMBER NUMBER sets some memory of a context, in a stream
 //   hold NUMBER        what is done in a stream from now on waits for "go"
 //   go                 lets all go on
 //   sync               waits for the current context
@@ -20,16 +21,17 @@
 
 #include "../../sim/driver/cuda_abi.h"
 
-enum { MANY = 64 };
+enum { MANY = 64, FILLED_BYTES = 1 << 20 };
 
 static CUcontext contexts[MANY];
 static CUstream streams[MANY];
 static CUgraphExec graphs[MANY];
-static CUdeviceptr gate;  // a word of device memory, 1 when all may go on
+static CUdeviceptr filled[MANY];  // memory of each context, as soon as it is used
+static CUdeviceptr gate;          // a word of device memory, 1 when all may go on
 static int context_count, stream_count, graph_count;
 
-static CUresult make_context(void) {
-    CUresult code = cuCtxCreate_v2(&contexts[context_count], 0, 0);
+static CUresult make_context(int gpu) {
+    CUresult code = cuCtxCreate_v2(&contexts[context_count], 0, gpu);
     if (!code && !gate)
         code = cuMemAlloc_v2(&gate, sizeof(unsigned));
     if (!code && !context_count)
@@ -62,6 +64,18 @@ static CUresult make_graph(size_t bytes) {
     return code;
 }
 
+static CUresult fill(long context, CUstream stream) {
+    CUcontext current;
+    CUresult code = CUDA_SUCCESS;
+    if (!filled[context]) {
+        code = cuCtxPushCurrent_v2(contexts[context]);
+        if (!code)
+            code = cuMemAlloc_v2(&filled[context], FILLED_BYTES);
+        cuCtxPopCurrent_v2(&current);
+    }
+    return code ? code : cuMemsetD8Async(filled[context], 1, FILLED_BYTES, stream);
+}
+
 static CUresult let_go(void) {
     CUstream stream;
     CUresult code = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
@@ -74,7 +88,7 @@ static CUresult obey(const char *name, long a, long b, int *made) {
     CUresult code = CUDA_ERROR_INVALID_VALUE;
     int *count = NULL;
     if (!strcmp(name, "context") && context_count < MANY) {
-        code = make_context();
+        code = make_context((int)a);
         count = &context_count;
     } else if (!strcmp(name, "use")) {
         code = cuCtxSetCurrent(a < 0 ? NULL : contexts[a]);
@@ -90,6 +104,8 @@ static CUresult obey(const char *name, long a, long b, int *made) {
         count = &graph_count;
     } else if (!strcmp(name, "launch")) {
         code = cuGraphLaunch(graphs[a], stream_of((int)b));
+    } else if (!strcmp(name, "fill")) {
+        code = fill(a, stream_of((int)b));
     } else if (!strcmp(name, "hold")) {
         code = cuStreamWaitValue32_v2(stream_of((int)a), gate, 1, CU_STREAM_WAIT_VALUE_GEQ);
     } else if (!strcmp(name, "go")) {
