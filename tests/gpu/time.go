@@ -15,7 +15,7 @@ import (
 const (
 	// shareOff is how far a share may be from what the weights say, in parts of the whole. Far more than it should: a
 	// busy machine must not fail it. Without weir both checks are off by more.
-	shareOff = 0.06
+	shareOff = 0.1
 	// settle is not measured: what programs' work is worth is found out in it.
 	settle       = time.Second
 	measured     = 5 * time.Second

@@ -25,10 +25,11 @@ enum {
     IN_FLIGHT_MOST = 256,
     TURNS_MOST = 4096,
     TRIAL_ROUNDS = 1000000,  // of the kernels by which the length of a round is found
-    TRIALS = 20,             // the first half of them wakes the card
-    PAUSE_NS = 1000000,      // so long without a kernel ends a turn
-    ALONE_NS = 1000000000,   // how long it works alone
-    EVENT_QUIETLY = 2,       // CU_EVENT_DISABLE_TIMING
+    TRIAL_BLOCK = 2,     // threads of them, that nobody takes them for the kernels that come then
+    TRIALS = 20,         // the first half of them wakes the card
+    PAUSE_NS = 1000000,  // so long without a kernel ends a turn
+    ALONE_NS = 1000000000,  // how long it works alone
+    EVENT_QUIETLY = 2,      // CU_EVENT_DISABLE_TIMING
 };
 
 static const char work_kernel[] =
@@ -56,7 +57,7 @@ static unsigned turn_count;
 
 static void *stream, *kernel, *events[IN_FLIGHT_MOST];
 static uint64_t rounds = TRIAL_ROUNDS, began_ns;
-static unsigned in_flight = 1;
+static unsigned in_flight = 1, block = TRIAL_BLOCK;
 static uint64_t ended;  // kernels; the thread that reads input looks at it
 static int going, stopping;
 
@@ -77,7 +78,8 @@ static uint64_t now_ns(void) {
 // its launch has returned at the time that it returns.
 static uint64_t launch(uint64_t n) {
     void *parameters[] = {&rounds};
-    must("cuLaunchKernel", cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    must("cuLaunchKernel",
+         cuLaunchKernel(kernel, 1, 1, 1, block, 1, 1, 0, stream, parameters, NULL));
     uint64_t begin = now_ns();
     must("cuEventRecord", cuEventRecord(events[n % in_flight], stream));
     return begin;
@@ -167,6 +169,7 @@ int main(int count, char **arguments) {
         must("cuEventCreate", cuEventCreate(&events[i], EVENT_QUIETLY));
     rounds = rounds_in(kernel_ns);
     in_flight = wanted;
+    block = 1;
     uint64_t start = now_ns();
     uint64_t done = work(start + ALONE_NS);
     printf("alone %.3f\n", (double)done * 1e9 / (double)(now_ns() - start));
