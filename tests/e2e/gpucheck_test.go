@@ -86,9 +86,14 @@ func allPass(t *testing.T, outcomes map[string]string, passed bool) {
 func TestGPUCheckOnASimulatedMachine(t *testing.T) {
 	t.Parallel()
 	outcomes, passed, table := gpuCheck(t, true, "WEIR_GPU_CHECK_SIMULATED=1")
-	// Nobody takes turns yet.
-	maps.DeleteFunc(outcomes, func(check, _ string) bool { return isTime(check) })
-	passed = passed || !slices.Contains(slices.Collect(maps.Values(outcomes)), "FAIL")
+	for range timeTries - 1 {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(outcomes)), func(check string) bool {
+			return isTime(check) && outcomes[check] == "FAIL"
+		}) {
+			break
+		}
+		outcomes, passed, table = gpuCheck(t, true, "WEIR_GPU_CHECK_SIMULATED=1")
+	}
 	allPass(t, outcomes, passed)
 	if !strings.HasPrefix(table, "## SIMULATED") {
 		t.Errorf("the table does not say at once that it is of a simulated machine:\n%s", table)
@@ -121,7 +126,7 @@ func TestGPUCheckFailsWhereNothingIsEnforced(t *testing.T) {
 				case passes(check):
 					want = "pass"
 				}
-				if outcome != want && !isTime(check) {
+				if outcome != want && !(want == "pass" && isTime(check)) {
 					t.Errorf("%s: %s, want %s", check, outcome, want)
 				}
 			}
@@ -131,6 +136,9 @@ func TestGPUCheckFailsWhereNothingIsEnforced(t *testing.T) {
 		})
 	}
 }
+
+// timeTries: a test's processor time is not its own.
+const timeTries = 3
 
 // isTime: how much GPU time programs get depends on what else the machine does, so only one test demands that it is right.
 func isTime(check string) bool { return strings.HasPrefix(check, "time: ") }
