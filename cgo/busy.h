@@ -222,7 +222,7 @@ static inline uint64_t weir_busy_key(const void *what, uint64_t size, uint64_t s
     uint64_t key = (uint64_t)(uintptr_t)what * 0x9e3779b97f4a7c15u;
     uint64_t of_size = size * 0xbf58476d1ce4e5b9u, of_shape = (shape + gpu) * 0x94d049bb133111ebu;
     key ^= (of_size << 23 | of_size >> 41) ^ (of_shape << 47 | of_shape >> 17);
-    return key ? key : 1;
+    return key | 1;
 }
 
 // Whether samples of a GPU's launches may hold other processes' time slices.

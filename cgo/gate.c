@@ -32,7 +32,7 @@ static int take_over(struct weir_gate *gate, struct weir_gate_word *word, uint32
         count(&gate->counts.abandoned);
     weir_gate_outside(word);
     __atomic_store_n(&word->waits, 0, __ATOMIC_SEQ_CST);
-    word->waived = 0;
+    __atomic_store_n(&word->waived, 0, __ATOMIC_RELAXED);
     word->last = NULL;
     return 1;
 }
@@ -120,7 +120,8 @@ static int wait_once(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word
         count(&gate->counts.agentless);
         return 0;
     }
-    if (word && word->waived == lease) {
+    if (word && __atomic_load_n(&word->waived, __ATOMIC_RELAXED) == lease &&
+        word->waived_gpu == gpu) {
         count(&gate->counts.ungated);
         return 0;
     }
@@ -132,8 +133,10 @@ static int wait_once(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word
     uint64_t waited_ms = now_ms - *since_ms;
     uint64_t most_ms = gate->want ? gate->want(gate->argument, gpu, lease) : gate->wait_ms_max;
     if (waited_ms >= most_ms) {
-        if (word)
-            word->waived = lease;
+        if (word) {
+            word->waived_gpu = gpu;
+            __atomic_store_n(&word->waived, lease, __ATOMIC_RELAXED);
+        }
         count(&gate->counts.ungated);
         return 0;
     }
@@ -212,5 +215,9 @@ void weir_gate_leave_slow(struct weir_gate *gate, uint32_t gpu, struct weir_pass
 }
 
 void weir_gate_bind(struct weir_gate *gate, uint32_t gpu, const uint32_t *lease) {
+    uint32_t used = __atomic_load_n(&gate->used, __ATOMIC_ACQUIRE);
+    // Another page may number its leases as this one did.
+    for (uint32_t i = 0; i < used; i++)
+        __atomic_store_n(&gate->words[i].waived, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gate->lease[gpu], lease, __ATOMIC_SEQ_CST);
 }

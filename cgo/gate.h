@@ -73,8 +73,9 @@ struct weir_gate_word {
     uint32_t tid;     // whose it is; 0: nobody's, or wiped by a fork
     uint32_t nested;  // entries in a row that found themselves inside
     uint32_t waits;   // at the gate of the GPU with this number less one; 0: at none
-    // The closed lease that it has waited for as long as it may: it waits for that no more.
-    uint32_t waived;
+    // The closed lease that it has waited for as long as it may, and of which GPU: it waits for
+    // that no more.
+    uint32_t waived, waived_gpu;
     void *last;  // of who uses the gate: where its thread was last
 } __attribute__((aligned(64)));
 
@@ -195,16 +196,13 @@ static inline void weir_gate_outside(struct weir_gate_word *word) {
     __atomic_store_n(&word->state, state & ~(uint64_t)WEIR_GATE_INSIDE, __ATOMIC_RELEASE);
 }
 
-// Before a launch on a GPU, the control page's number of it. Each enter has its leave, by the same
-// thread, after the driver's call.
-static inline struct weir_pass weir_gate_enter(struct weir_gate *gate, uint32_t gpu) {
-    struct weir_gate_word *word = weir_gate_mine;
-    if (__builtin_expect(!word || !__atomic_load_n(&word->tid, __ATOMIC_RELAXED) ||
-                             __atomic_load_n(&gate->mode, __ATOMIC_ACQUIRE) != WEIR_GATE_PLAIN,
-                         0))
-        return weir_gate_enter_slow(gate, gpu, weir_gate_stack());
+// The entry of a thread that has this word.
+static inline struct weir_pass weir_gate_enter_with(struct weir_gate *gate, uint32_t gpu,
+                                                    struct weir_gate_word *word) {
     uint64_t state = __atomic_load_n(&word->state, __ATOMIC_RELAXED);
-    if (__builtin_expect(state & WEIR_GATE_INSIDE, 0))
+    if (__builtin_expect(__atomic_load_n(&gate->mode, __ATOMIC_ACQUIRE) != WEIR_GATE_PLAIN ||
+                             (state & WEIR_GATE_INSIDE),
+                         0))
         return weir_gate_enter_slow(gate, gpu, weir_gate_stack());
     state = weir_gate_next(state, gpu);
     __atomic_store_n(&word->stack, weir_gate_stack(), __ATOMIC_RELAXED);
@@ -217,6 +215,15 @@ static inline struct weir_pass weir_gate_enter(struct weir_gate *gate, uint32_t 
         return weir_gate_enter_slow(gate, gpu, weir_gate_stack());
     }
     return (struct weir_pass){word, lease, 0};
+}
+
+// Before a launch on a GPU, the control page's number of it. Each enter has its leave, by the same
+// thread, after the driver's call.
+static inline struct weir_pass weir_gate_enter(struct weir_gate *gate, uint32_t gpu) {
+    struct weir_gate_word *word = weir_gate_mine;
+    if (__builtin_expect(!word || !__atomic_load_n(&word->tid, __ATOMIC_RELAXED), 0))
+        return weir_gate_enter_slow(gate, gpu, weir_gate_stack());
+    return weir_gate_enter_with(gate, gpu, word);
 }
 
 static inline void weir_gate_leave(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass) {

@@ -122,7 +122,7 @@ static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t 
     uint64_t key = weir_busy_key((void *)(uintptr_t)call->what, call->size, call->shape, ordinal);
     struct weir_timed op;
     if (lane && !call->one_of_several) {
-        op = weir_timed_go(time, number - 1, lane, key, call->how);
+        op = weir_timed_go(time, number - 1, lane, NULL, key, call->how);
     } else {
         op = go_uncounted(time, number - 1, call);
         if (lane)

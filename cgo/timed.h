@@ -154,14 +154,17 @@ static inline struct weir_time *weir_time_known(void) {
     return __atomic_load_n(&state->time, __ATOMIC_ACQUIRE);
 }
 
+// `word`: the thread's at the gate, if that is known to be there.
 static inline struct weir_timed weir_timed_go(struct weir_time *time, uint32_t gpu,
-                                              struct weir_busy_lane *lane, uint64_t key,
+                                              struct weir_busy_lane *lane,
+                                              struct weir_gate_word *word, uint64_t key,
                                               enum weir_timed_how how) {
     struct weir_timed op = {.time = time, .gpu = gpu, .gated = how == WEIR_TIMED_GATED};
     if (how == WEIR_TIMED_GATED) {
         if (__builtin_expect(lane->work_ns >= WEIR_GET(lane->mark_at_ns), 0))
             op.marked = weir_window_enter(time, gpu, lane);
-        op.pass = weir_gate_enter(&time->gate, gpu);
+        op.pass =
+            word ? weir_gate_enter_with(&time->gate, gpu, word) : weir_gate_enter(&time->gate, gpu);
     }
     op.launch = weir_busy_begin_in(&time->busy, lane, key);
     weir_timed_set_active(time, gpu);
@@ -177,11 +180,17 @@ static inline void weir_timed_begin(struct weir_timed *op, CUstream stream, int 
         CUcontext context = WEIR_GET(time->sole);
         if (__builtin_expect(!context, 0))
             context = weir_timed_context();
-        struct weir_busy_lane *lane = weir_busy_lane(&time->busy, weir_sys_self(), context, stream);
+        // Where its last lane is remembered, the word is this thread's.
+        struct weir_gate_word *word = weir_gate_mine;
+        struct weir_busy_lane *lane = word ? word->last : NULL;
+        if (__builtin_expect(!lane || !weir_busy_is(lane, weir_sys_self(), context, stream), 0)) {
+            lane = weir_timed_lane(time, context, stream);
+            word = NULL;
+        }
         uint32_t number = lane ? WEIR_GET(time->numbers[WEIR_GET(lane->gpu)]) : 0;
         if (__builtin_expect(number && !WEIR_GET(time->busy.captures), 1)) {
             uint64_t key = weir_busy_key((void *)(uintptr_t)what, size, shape, lane->gpu);
-            *op = weir_timed_go(time, number - 1, lane, key, how);
+            *op = weir_timed_go(time, number - 1, lane, word, key, how);
             return;
         }
     }
