@@ -87,6 +87,19 @@ func TestBusySamples(t *testing.T) {
 		"which beats others":         {func(l *learned) { l.mixed(100); l.clean(5000); l.rough(90, unknownWork) }, 5000},
 		"one odd one":                {func(l *learned) { same(l, 10, 5000); l.clean(9000); l.clean(5000) }, 5000},
 		"another length from now on": {func(l *learned) { same(l, 10, 5000); l.clean(9000); l.clean(9000); l.clean(9000) }, 9000},
+		"another length after others": {func(l *learned) {
+			for i := range 20 {
+				l.clean(uint64(900000 + i%3*100000))
+			}
+			same(l, 4, 50000)
+		}, 50000},
+		"long ones among short ones": {func(l *learned) {
+			for range 10 {
+				l.clean(1000)
+				l.clean(9000)
+			}
+			same(l, 2, 9000)
+		}, 5363},
 		"the least of mixed ones":    {func(l *learned) { l.mixed(9000); l.mixed(5000); l.mixed(7000) }, 5000},
 		"but not for ever": {func(l *learned) {
 			l.mixed(10)

@@ -15,11 +15,15 @@ enum weir_sort { WEIR_SORT_CLEAN, WEIR_SORT_MIXED, WEIR_SORT_ROUGH };
 // So many clean samples count: with more, each new one has the weight of one of so many.
 #define WEIR_LEARN_WEIGHT 64u
 
+// Far off in a row, where samples differ: chance does not make so many.
+#define WEIR_LEARN_ODD 4u
+
 struct weir_learned {
     uint64_t mean_ns;  // of clean samples
     uint64_t clean;    // of these there were so many
     uint64_t spread;   // how far they are off the mean, usually, in 1/1024 of it
     uint64_t odd_ns;   // the last clean one was this, and far off; 0: it was not
+    uint64_t odd;      // so many in a row were, all longer or all shorter than the mean
     uint64_t mixed_ns[WEIR_LEARN_SAMPLES];  // the last ones
     uint64_t mixed;
     uint64_t rough_ns;  // the least
@@ -27,18 +31,32 @@ struct weir_learned {
     uint64_t rough;
 };
 
-// Takes a clean sample. Where all were the same, two that are both quite different begin anew.
-static inline void weir_learn_clean(struct weir_learned *l, uint64_t ns) {
+// Whether a clean sample is one of so many in a row that are far off the mean in the same
+// direction: then launches of this kind take another time now, as where they do as much as an
+// argument says. Where all were the same it is soon far off, and two are enough.
+static inline int weir_learn_changed(struct weir_learned *l, uint64_t ns) {
     uint64_t off = ns > l->mean_ns ? ns - l->mean_ns : l->mean_ns - ns;
-    if (l->clean > 2 && l->spread < 50 && off > l->mean_ns / 8) {
-        uint64_t odd = l->odd_ns;
-        l->odd_ns = ns;
-        if (!odd)
-            return;
+    int same = l->clean > 2 && l->spread < 50;
+    int odd =
+        same ? off > l->mean_ns / 8 : l->clean && (ns / 2 > l->mean_ns || ns < l->mean_ns / 2);
+    if (!odd || (ns > l->mean_ns) != (l->odd_ns > l->mean_ns))
+        l->odd = 0;
+    l->odd_ns = odd ? ns : 0;
+    l->odd += (uint64_t)odd;
+    return l->odd >= (same ? 2u : WEIR_LEARN_ODD);
+}
+
+// Takes a clean sample. Of those that are far off none counts until it is known which way they go.
+static inline void weir_learn_clean(struct weir_learned *l, uint64_t ns) {
+    int same = l->clean > 2 && l->spread < 50;
+    if (weir_learn_changed(l, ns)) {
         l->clean = 0;
         l->mean_ns = 0;
+        l->odd = l->odd_ns = 0;
+    } else if (l->odd_ns && same) {
+        return;
     }
-    l->odd_ns = 0;
+    uint64_t off = ns > l->mean_ns ? ns - l->mean_ns : l->mean_ns - ns;
     l->clean++;
     uint64_t weight = l->clean < WEIR_LEARN_WEIGHT ? l->clean : WEIR_LEARN_WEIGHT;
     l->mean_ns =

@@ -8,6 +8,9 @@
 #define CLAIM_LOOKS 2
 // Nested entries in a row that are believed.
 #define NESTED_MAX 16
+// Within one function the stack pointer differs by a few words from place to place; a signal's
+// frame alone is longer than this.
+#define FRAME_BYTES 256u
 
 #define FUTEX_WAIT_SHARED 0
 
@@ -78,7 +81,7 @@ static int is_nested(struct weir_gate *gate, struct weir_gate_word *word, uintpt
     uint32_t nested = __atomic_load_n(&word->nested, __ATOMIC_RELAXED);
     uintptr_t outer = __atomic_load_n(&word->stack, __ATOMIC_RELAXED);
     if (weir_gate_is_inside(state) && nested < NESTED_MAX &&
-        (stack < outer || is_on_another_stack(outer))) {
+        (stack + FRAME_BYTES < outer || is_on_another_stack(outer))) {
         __atomic_store_n(&word->nested, nested + 1, __ATOMIC_RELAXED);
         return 1;
     }

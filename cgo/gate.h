@@ -196,9 +196,10 @@ static inline void weir_gate_outside(struct weir_gate_word *word) {
     __atomic_store_n(&word->state, state & ~(uint64_t)WEIR_GATE_INSIDE, __ATOMIC_RELEASE);
 }
 
-// The entry of a thread that has this word.
-static inline struct weir_pass weir_gate_enter_with(struct weir_gate *gate, uint32_t gpu,
-                                                    struct weir_gate_word *word) {
+// The entry of a thread that has this word. Always part of its caller, whose stack pointer it is
+// that tells one frame from another.
+__attribute__((always_inline)) static inline struct weir_pass
+weir_gate_enter_with(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word *word) {
     uint64_t state = __atomic_load_n(&word->state, __ATOMIC_RELAXED);
     if (__builtin_expect(__atomic_load_n(&gate->mode, __ATOMIC_ACQUIRE) != WEIR_GATE_PLAIN ||
                              (state & WEIR_GATE_INSIDE),

@@ -60,8 +60,8 @@ enum weir_msg_type {
     WEIR_MSG_SHARED = 13,    // agent -> library: answer to an EXPORT, an IMPORT or a DROP
     WEIR_MSG_DROP = 14,      // library -> agent: this session has a shared piece of memory no more
     WEIR_MSG_WANT = 15,      // library -> agent: a thread waits at a closed gate
-    WEIR_MSG_LOOK = 16,      // agent -> library: look at a GPU's lease, and say what follows from it
-    WEIR_MSG_DRAINED = 17,   // library -> agent: of a closed lease all is done
+    WEIR_MSG_LOOK = 16,     // agent -> library: look at a GPU's lease, and say what follows from it
+    WEIR_MSG_DRAINED = 17,  // library -> agent: of a closed lease all is done
     WEIR_MSG_PROGRESS = 18,  // library -> agent: of a lease that is to end something is done
     WEIR_MSG_IDLE = 19,      // library -> agent: nothing is submitted, and nobody waits
 };

@@ -28,6 +28,8 @@ func TestOpenGateNeedsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatalf("objdump: %v\n%s", err, out)
 	}
+	// That is how assemblers write a pause of two bytes.
+	out = regexp.MustCompile(`xchg +%ax,%ax`).ReplaceAll(out, nil)
 	if found := regexp.MustCompile(`\b(lock|xchg|cmpxchg|[mls]fence|syscall|rdtsc)\w*\b.*`).Find(out); found != nil {
 		t.Errorf("a launch does %q", found)
 	}
