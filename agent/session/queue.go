@@ -30,7 +30,7 @@ func (n *Node) Queue(context.Context) ([]control.Flow, error) {
 	for gpu, g := range n.gpus {
 		for _, c := range n.sorted() {
 			f, scheduled := flows[c][gpu]
-			if !scheduled && (c.turns != nil || !c.usesGPU(gpu)) {
+			if !scheduled && !c.unscheduled(gpu) {
 				continue
 			}
 			if !scheduled {
@@ -44,11 +44,20 @@ func (n *Node) Queue(context.Context) ([]control.Flow, error) {
 	return list, nil
 }
 
-// usesGPU tells whether anything of the container is charged on a GPU. Called under node.mu.
-func (c *container) usesGPU(gpu int) bool {
+// unscheduled tells whether the container uses a GPU and nothing schedules it there: GPU time is not shared out, or
+// what uses the GPU has no library. Called under node.mu.
+func (c *container) unscheduled(gpu int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ledgers[gpu].Charged() > 0
+	if c.turns == nil && c.ledgers[gpu].Charged() > 0 {
+		return true
+	}
+	for h, u := range c.undeclared {
+		if h.gpu == gpu && !u.session {
+			return true
+		}
+	}
+	return false
 }
 
 // reportFlow writes a flow as the API has it, but for its names.

@@ -229,6 +229,10 @@ func TestStranger(t *testing.T) {
 	if c.Enforced {
 		t.Error("the container is shown as enforced")
 	}
+	flows, err := b.Queue(t.Context())
+	if err != nil || len(flows) != 1 || flows[0].Index != 1 || flows[0].Mode != control.ModeOff || flows[0].LagNS != nil {
+		t.Errorf("of who is not scheduled it is said: %+v, %v", flows, err)
+	}
 	if err := unix.Kill(pid, 0); err != nil {
 		t.Errorf("it was not only reported: %v", err)
 	}
