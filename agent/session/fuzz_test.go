@@ -31,12 +31,16 @@ type fuzzBench struct {
 	witness *conversation
 }
 
-func newFuzzBench(f testing.TB) *fuzzBench {
+func newFuzzBench(f testing.TB) *fuzzBench { return newFuzzBenchWith(f, func(*Options) {}) }
+
+func newFuzzBenchWith(f testing.TB, change func(*Options)) *fuzzBench {
 	dir := f.TempDir()
-	n, err := New(Options{
+	opts := Options{
 		RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"),
 		Devices: newDevices(2), Library: []byte("not really a library"),
-	})
+	}
+	change(&opts)
+	n, err := New(opts)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -5,6 +5,9 @@ package sessiontest
 import (
 	"fmt"
 	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"weir/cgo/abi"
 )
@@ -75,4 +78,17 @@ func (t *Tenant) Looks() (count int, last abi.Turn, err error) {
 		count++
 	}
 	return count, last, nil
+}
+
+// AwaitOpen sleeps until a GPU's lease word is open, as a thread at the gate does.
+func (t *Tenant) AwaitOpen(gpu int) {
+	word := &t.control.Gpus[gpu].Lease
+	const futexWait = 0
+	for {
+		seen := atomic.LoadUint32(word)
+		if seen&abi.LeaseClosed == 0 {
+			return
+		}
+		unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(seen), 0, 0, 0)
+	}
 }

@@ -36,6 +36,7 @@ type seat struct {
 	drainFrom     int64            // of the revocation
 	residual      bool             // what was submitted before the gate closed is not known to be done
 	throttledFrom int64            // 0: it is not
+	stalledAt     int64            // when a drain last stood still; 0: never
 	told          map[string]int64 // when an event of a kind was last written
 	got           int64            // of the slot time that it has had, what is in the history
 	history       history

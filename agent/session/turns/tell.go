@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// tellEvery is how often an event of a kind is written of a seat at most; throttledLong is how long a flow is
-// held back before that is worth one, and stallLong how long a drain takes that others wait for. In ns.
+// How often and when something is worth an event, in ns.
 const (
-	tellEvery     int64 = 60_000_000_000
-	throttledLong int64 = 1_000_000_000
-	stallLong     int64 = 100_000_000
+	tellEvery     int64 = 60_000_000_000 // of one kind, for a container and GPU
+	throttledLong int64 = 1_000_000_000  // a flow is held back for so long
+	stallLong     int64 = 100_000_000    // a drain that others wait for takes so long
+	stalledAgain  int64 = 10_000_000_000 // a drain stands still so soon after another
 )
 
 // tell writes an event, if there was none of the kind for a while.
@@ -65,7 +65,14 @@ func since(from, now int64) time.Duration {
 	return time.Duration(now - from).Round(time.Millisecond)
 }
 
+// tellStalled tells of drains that stand still again and again: a single one may be a kernel that takes long, or a
+// machine that is busy.
 func (c *Container) tellStalled(gpu int) {
+	s, now := &c.seats[gpu], c.table.now
+	again := s.stalledAt > 0 && now-s.stalledAt < stalledAgain
+	if s.stalledAt = now; !again {
+		return
+	}
 	c.tell(gpu, "drain-stalled", c.onlyUser(gpu), "its turn is over, and what it has submitted makes no progress: it "+
 		"may wait for work that is held back, so its gate is open again until it has gone on (processes: %s)", c.users(gpu))
 }

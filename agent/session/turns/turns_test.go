@@ -357,3 +357,27 @@ func TestResidueIsTold(t *testing.T) {
 	w.run(6 * sec)
 	near(t, "of GPU time, of the one that waits for each kernel", parts(before, a, b)[1], 0.5, 0.12)
 }
+
+// TestStalledDrain: while threads wait at the gate a drain that stands still has it opened again, which is told
+// if it happens again; where none waits it cannot help, and is not done.
+func TestStalledDrain(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		w := newWorld(t, 1, func(s *Settings) { s.AlwaysGate, s.DrainTimeout = true, 10*sec })
+		a := w.program(w.box("a", 1), ms, 8, 0)
+		w.program(w.box("b", 1), ms, 8, 0)
+		for range 4 {
+			for a.stuck = false; a.in.seats[0].state != seatDraining || len(a.flight) == 0; {
+				w.run(step)
+			}
+			if a.stuck = true; !waits {
+				a.until = w.now
+			}
+			w.run(300 * ms)
+			a.until = 1 << 62
+		}
+		reopened := w.table.Flows(w.now)[0].Reopened
+		if told := w.count("drain-stalled", "a", "program-0"); waits != (reopened > 1) || waits != (told == 1) {
+			t.Errorf("threads wait: %v; opened %d times, told %d times", waits, reopened, told)
+		}
+	}
+}
