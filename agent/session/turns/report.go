@@ -100,7 +100,7 @@ func (t *Table) skip(c *Container, gpu int) {
 	for _, m := range c.processes {
 		if m.places[gpu].active && !m.absent {
 			m.words(gpu, 0)
-			m.places[gpu].said.carry = 0
+			m.places[gpu].said.carry, m.places[gpu].said.held = 0, 0
 		}
 	}
 	c.seats[gpu].reported = t.now

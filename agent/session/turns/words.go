@@ -2,7 +2,11 @@ package turns
 
 // What processes say that they have done, word by word, and how much of it can be.
 
-import "weir/agent/session/page"
+import (
+	"math"
+
+	"weir/agent/session/page"
+)
 
 // staleMax is how far busy time may be ahead of time, in ns: words are not written at once, and what was
 // launched before anything was known of it is made up for later.
@@ -18,6 +22,43 @@ type said struct {
 	busy  uint64
 	carry uint64 // busy time that came faster than time, ns
 	lied  bool
+	learning
+}
+
+// learning is the beginning of a process, when its library does not know yet what operations take and says
+// guessNS for each. What was submitted then counts as what comes right afterwards, since a lease of which a
+// part was guessed at would tell that the process gets more for its work than others.
+type learning struct {
+	held    uint64 // operations whose length was guessed
+	knows   bool   // some of the last report's were not
+	learned bool
+	since   int64 // when the first were submitted
+}
+
+// guessNS is what the library says of an operation that it knows nothing of; learnMax is how long that may
+// last, in ns: operations may be as short.
+const (
+	guessNS        = 1000
+	learnMax int64 = 2_000_000_000
+)
+
+// work is what so many operations are worth, of which the library says that they take workNS.
+func (l *learning) work(now int64, submitted, workNS uint64) uint64 {
+	if l.learned || submitted == 0 {
+		return worth(submitted, workNS)
+	}
+	if l.since == 0 {
+		l.since = now
+	}
+	knew := l.knows
+	l.knows = workNS/guessNS > submitted
+	if !(knew && l.knows) && now-l.since < learnMax {
+		l.held += submitted // the first report with any that are known has others, too
+		return 0
+	}
+	l.learned = true
+	all := min(l.held, math.MaxInt32) + submitted
+	return worth(all, uint64(float64(workNS)*float64(all)/float64(submitted)))
 }
 
 // did is what a process has done since the last time.
@@ -44,7 +85,7 @@ func (p *said) take(now int64, is page.Worked) (d did, lie bool) {
 		return d, true
 	}
 	p.carry = min(p.carry+is.BusyNS-was.BusyNS, staleMax)
-	return did{work: worth(is.Submitted-was.Submitted, is.WorkNS-was.WorkNS)}, false
+	return did{work: p.work(now, is.Submitted-was.Submitted, is.WorkNS-was.WorkNS)}, false
 }
 
 func (p *said) begin(now int64, is page.Worked) { p.from, p.busy, p.carry = now, is.BusyNS, 0 }
