@@ -1,23 +1,15 @@
 package mixes
 
-// What is made of runs: worths, shares, promises.
+// What is made of runs: worths and shares.
 
 import (
 	"fmt"
 	"math"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 )
-
-// claim is a promise: the runs by which it is judged, those of a group at once, and how, once they have been played.
-type claim struct {
-	runs  [][]*run
-	judge func(b *testing.B)
-}
 
 // beside is a mix under weir, and the same without.
 func beside(m mix, phases ...time.Duration) []*run {
@@ -43,30 +35,6 @@ func changes(does string) bool { return strings.Contains(does, "more=") }
 // byItself is a program that has a GPU to itself.
 func byItself(does string, how how, phase time.Duration) *run {
 	return &run{mix: mix{does, of(does)}, how: how, phases: []time.Duration{phase}}
-}
-
-// chosen are the promises that have a run whose name WEIR_BENCH_ONLY matches, a regular expression; all without one.
-func chosen(b *testing.B, claims []claim) []claim {
-	only, err := regexp.Compile(os.Getenv("WEIR_BENCH_ONLY"))
-	if err != nil {
-		b.Fatalf("WEIR_BENCH_ONLY: %v", err)
-	}
-	return slices.DeleteFunc(claims, func(c claim) bool {
-		return !slices.ContainsFunc(c.runs, func(group []*run) bool { return only.MatchString(group[0].name) })
-	})
-}
-
-// BenchmarkTime plays the runs of all promises, and then judges them.
-func BenchmarkTime(b *testing.B) {
-	claims := chosen(b, slices.Concat(shares(b), throughputs()))
-	var groups [][]*run
-	for _, c := range claims {
-		groups = append(groups, c.runs...)
-	}
-	play(b, groups)
-	for _, c := range claims {
-		c.judge(b)
-	}
 }
 
 // window is for how long a mix is measured: what is promised over 10 s is seen sooner unless LONG=1 asks for all of it.
@@ -143,14 +111,4 @@ func percents(values []float64) string {
 		words[i] = fmt.Sprintf("%.1f", 100*v)
 	}
 	return strings.Join(words, "/") + " %"
-}
-
-// promise prints what was promised beside what was got.
-func promise(b *testing.B, name, promised, got string, holds bool) {
-	word := "yes"
-	if !holds {
-		word = "no"
-		b.Fail()
-	}
-	fmt.Printf("promise: %s, promised %s, got %s, holds %s\n", name, promised, got, word)
 }

@@ -36,7 +36,7 @@ var shareMixes = []mix{
 }
 
 // shares are the promises of who gets how much.
-func shares(b *testing.B) (claims []claim) {
+func shares(b *testing.B) (claims []*claim) {
 	for _, m := range shareMixes {
 		claims = append(claims, share(beside(m, window(sharesWindow))))
 	}
@@ -55,35 +55,35 @@ func shares(b *testing.B) (claims []claim) {
 }
 
 // share is the promise of one mix, which is runs[0]; runs[1] is without weir.
-func share(runs []*run) claim {
+func share(runs []*run) *claim {
 	runs = withLone(runs)
-	return claim{[][]*run{runs}, func(b *testing.B) {
-		known := alone{}
-		known.learn(runs)
+	return &claim{runs: runs, judge: func(known alone) verdict {
 		ours, plain, asked := parts(known.worths(runs[0], 0)), parts(known.worths(runs[1], 0)), runs[0].asked()
 		off := apart(ours, asked)
-		promise(b, fmt.Sprintf("shares over %s, %s", runs[0].phases[0], runs[0].name), "at most 2 % of the whole off",
-			fmt.Sprintf("%.2f %% (%s; asked %s; without weir %s)", 100*off, percents(ours), percents(asked), percents(plain)),
-			off <= shareOff)
+		return verdict{
+			name: fmt.Sprintf("shares over %s, %s", runs[0].phases[0], runs[0].name), promised: "at most 2 % of the whole off",
+			got:   fmt.Sprintf("%.2f %% (%s; asked %s; without weir %s)", 100*off, percents(ours), percents(asked), percents(plain)),
+			holds: off <= shareOff,
+		}
 	}}
 }
 
 // tenfold is the promise that others do not notice when one asks for ten times as much: it waits for the end of ten
 // times as many launches.
-func tenfold() claim {
+func tenfold() *claim {
 	before := window(growsAfter)
 	runs := withLone(beside(mix{"tenfold", of(
 		fmt.Sprintf("cost=100000 burst=2 wait=1 more=10 from=%d to=1000000", (settle+before).Milliseconds()),
 		"cost=300000",
 		"cost=200000 wait=1 gap=100",
 	)}, before, growsFor))
-	return claim{[][]*run{runs}, func(b *testing.B) {
-		known := alone{}
-		known.learn(runs)
+	return &claim{runs: runs, judge: func(known alone) verdict {
 		change := func(r *run) float64 { return apart(known.worths(r, 0)[1:], known.worths(r, 1)[1:]) }
 		ours, plain := change(runs[0]), change(runs[1])
-		promise(b, "one asks for ten times as much for 5 s", "others' shares change by at most 2 % of the whole",
-			fmt.Sprintf("%.2f %% (%s, then %s; without weir %.2f %%)", 100*ours, percents(known.worths(runs[0], 0)),
-				percents(known.worths(runs[0], 1)), 100*plain), ours <= shareOff)
+		return verdict{
+			name: "one asks for ten times as much for 5 s", promised: "others' shares change by at most 2 % of the whole",
+			got: fmt.Sprintf("%.2f %% (%s, then %s; without weir %.2f %%)", 100*ours, percents(known.worths(runs[0], 0)),
+				percents(known.worths(runs[0], 1)), 100*plain), holds: ours <= shareOff,
+		}
 	}}
 }

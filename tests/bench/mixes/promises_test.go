@@ -1,0 +1,114 @@
+package mixes
+
+// Promises: what they are judged by, how often they are tried, and how they are printed.
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// tries is how often a promise that does not hold is measured: the processors are other programs', too.
+const tries = 3
+
+// claim is a promise, or one mix of the set that has a promise as a whole: the runs by which it is judged, all at once,
+// and how, once they have been played.
+type claim struct {
+	runs  []*run
+	judge func(known alone) verdict
+	inSet bool
+}
+
+// verdict is what a claim has come to.
+type verdict struct {
+	name, promised, got string
+	holds               bool
+	gain                float64 // of a mix of the set: what it gets done in total, as a part of what it does without weir
+	tries               int
+}
+
+// try plays the claims that do not hold yet, and judges them.
+func try(b *testing.B, claims []*claim, verdicts map[*claim]verdict) {
+	var groups [][]*run
+	var now []*claim
+	for _, c := range claims {
+		if !verdicts[c].holds {
+			now, groups = append(now, c), append(groups, c.runs)
+		}
+	}
+	for _, r := range slices.Concat(groups...) {
+		r.got, r.programs = nil, nil
+	}
+	play(b, groups)
+	for _, c := range now {
+		known := alone{}
+		known.learn(c.runs)
+		v := c.judge(known)
+		v.tries = verdicts[c].tries + 1
+		verdicts[c] = v
+	}
+}
+
+// chosen are the claims that have a mix whose name WEIR_BENCH_ONLY matches, a regular expression; all without one.
+func chosen(b *testing.B, claims []*claim) []*claim {
+	only, err := regexp.Compile(os.Getenv("WEIR_BENCH_ONLY"))
+	if err != nil {
+		b.Fatalf("WEIR_BENCH_ONLY: %v", err)
+	}
+	return slices.DeleteFunc(claims, func(c *claim) bool { return !only.MatchString(c.runs[0].name) })
+}
+
+// BenchmarkTime plays the runs of all promises, and then prints what they have come to.
+func BenchmarkTime(b *testing.B) {
+	claims := chosen(b, slices.Concat(shares(b), throughputs()))
+	verdicts := make(map[*claim]verdict)
+	for range tries {
+		try(b, claims, verdicts)
+	}
+	var set []verdict
+	for _, c := range claims {
+		if v := verdicts[c]; c.inSet {
+			set = append(set, v)
+		} else {
+			v.print(b)
+		}
+	}
+	if len(set) > 0 {
+		printSet(b, set)
+	}
+}
+
+// print says what was promised beside what was got.
+func (v verdict) print(b *testing.B) {
+	again := ""
+	if v.tries > 1 {
+		again = fmt.Sprintf(" (try %d)", v.tries)
+	}
+	promise(b, v.name, v.promised, v.got+again, v.holds)
+}
+
+func promise(b *testing.B, name, promised, got string, holds bool) {
+	word := "yes"
+	if !holds {
+		word = "no"
+		b.Fail()
+	}
+	fmt.Printf("promise: %s, promised %s, got %s, holds %s\n", name, promised, got, word)
+}
+
+// printSet prints the mixes of the set, and the promise that all of them make.
+func printSet(b *testing.B, set []verdict) {
+	fmt.Printf("%-36s %s\n", "mix, in percent of each alone", set[0].promised)
+	worst := set[0]
+	for _, v := range set {
+		fmt.Printf("%-36s %s\n", v.name, v.got)
+		if v.gain < worst.gain {
+			worst = v
+		}
+	}
+	promise(b, fmt.Sprintf("total throughput of %d mixes over %s", len(set), window(mixWindow)),
+		"none more than 5 % below plain time-slicing", fmt.Sprintf("%+.1f %% in the worst (%s)", 100*(worst.gain-1), worst.name),
+		worst.holds)
+}
