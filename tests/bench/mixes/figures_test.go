@@ -4,9 +4,9 @@ package mixes
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"time"
 )
@@ -17,19 +17,23 @@ func beside(m mix, phases ...time.Duration) []*run {
 }
 
 // withLone adds what each program of a mix that waits for its work does by itself in the same seconds: how fast that
-// goes depends on what else the processors do.
-func withLone(runs []*run) []*run {
-	for i, l := range runs[0].loads {
-		first := i == slices.IndexFunc(runs[0].loads, func(other load) bool { return other.does == l.does })
-		if first && waits(l.does) && !changes(l.does) {
-			runs = append(runs, byItself(l.does, plain, runs[0].takes()-settle))
+// goes depends on what else the processors do, if it waits often. Of the others those do that have been added before.
+func withLone(runs []*run, before alone) []*run {
+	for _, l := range runs[0].loads {
+		if _, there := before[l.does]; there || !waits(l.does) || changes(l.does) {
+			continue
 		}
+		runs = append(runs, byItself(l.does, plain, runs[0].takes()-settle))
+		before[l.does] = 0
 	}
+	maps.DeleteFunc(before, func(does string, _ float64) bool { return hurries(does) })
 	return runs
 }
 
-// waits tells whether a program waits for its work, and changes, whether it does not do the same all the time.
+// waits tells whether a program waits for its work; hurries, whether it does so thousands of times a second; changes,
+// whether it does not do the same all the time.
 func waits(does string) bool   { return strings.Contains(does, "wait=") }
+func hurries(does string) bool { return waits(does) && strings.HasPrefix(does, "cost=100000 ") }
 func changes(does string) bool { return strings.Contains(does, "more=") }
 
 // byItself is a program that has a GPU to itself.

@@ -29,8 +29,8 @@ type verdict struct {
 	tries               int
 }
 
-// try plays the claims that do not hold yet, and judges them.
-func try(b *testing.B, claims []*claim, verdicts map[*claim]verdict) {
+// try plays the claims that do not hold yet, and judges them, each by what was learned with it, if it was.
+func try(b *testing.B, claims []*claim, known alone, verdicts map[*claim]verdict) {
 	var groups [][]*run
 	var now []*claim
 	for _, c := range claims {
@@ -43,7 +43,9 @@ func try(b *testing.B, claims []*claim, verdicts map[*claim]verdict) {
 	}
 	play(b, groups)
 	for _, c := range now {
-		known := alone{}
+		known.learn(c.runs)
+	}
+	for _, c := range now {
 		known.learn(c.runs)
 		v := c.judge(known)
 		v.tries = verdicts[c].tries + 1
@@ -63,9 +65,9 @@ func chosen(b *testing.B, claims []*claim) []*claim {
 // BenchmarkTime plays the runs of all promises, and then prints what they have come to.
 func BenchmarkTime(b *testing.B) {
 	claims := chosen(b, slices.Concat(shares(b), throughputs()))
-	verdicts := make(map[*claim]verdict)
+	known, verdicts := alone{}, make(map[*claim]verdict)
 	for range tries {
-		try(b, claims, verdicts)
+		try(b, claims, known, verdicts)
 	}
 	var set []verdict
 	for _, c := range claims {
