@@ -42,7 +42,10 @@ const turns = "contention = \"off\"\nthreshold = \"0s\"\n"
 // BenchmarkHandover has two busy programs that take turns.
 func BenchmarkHandover(b *testing.B) {
 	first, second := window(handoversFor), tracedFor
-	r := &run{mix: mix{"hand-overs", of(hog, hog)}, how: underWeir, config: turns, phases: []time.Duration{first, second}, scope: &scope{TB: b}}
+	r := &run{
+		mix: mix{"hand-overs", of(hog, hog)}, how: underWeir, config: turns, phases: []time.Duration{first, second},
+		scope: &scope{TB: b},
+	}
 	defer r.scope.end()
 	r.prepare()
 	begin := monotonic() + startUp
@@ -59,7 +62,8 @@ func BenchmarkHandover(b *testing.B) {
 
 // watch gives what happens on the run's machine until a moment.
 func (r *run) watch(until time.Duration) spans {
-	program := r.node.Bare(node.Build(r.scope, "bench/handover"), filepath.Join(r.node.SimDir, "machine"), fmt.Sprint(until.Nanoseconds()))
+	machine := filepath.Join(r.node.SimDir, "machine")
+	program := r.node.Bare(node.Build(r.scope, "bench/handover"), machine, fmt.Sprint(until.Nanoseconds()))
 	seen := spans{}
 	for {
 		line := program.LineWithin(until - monotonic() + 10*time.Second)
@@ -74,7 +78,8 @@ func (r *run) watch(until time.Duration) spans {
 
 func judgeHandovers(b *testing.B, seen spans) {
 	ours, chain := durations(seen["handover"]), durations(seen["chain"])
-	fmt.Printf("%d hand-overs, %d where kernels overlapped, %d rounds of the bare chain\n", len(ours), len(seen["overlap"]), len(chain))
+	fmt.Printf("%d hand-overs, %d where kernels overlapped, %d rounds of the bare chain\n", len(ours), len(seen["overlap"]),
+		len(chain))
 	if len(ours) < handoversLeast || len(chain) == 0 {
 		promise(b, "hand-over beyond the drain", "to be measured", "too few hand-overs", false)
 		return

@@ -5,6 +5,8 @@ package mixes
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -43,16 +45,28 @@ func shares(b *testing.B) (claims []*claim) {
 	}
 	// With eight it is seconds until the lightest has another turn.
 	claims = append(claims, share(beside(mix{"weights 1 to 8", eight()}, 10*time.Second)))
-	if os.Getuid() != 0 {
-		fmt.Println("skipped: containers need root")
+	if lacking := containersLack(b); lacking != "" {
+		fmt.Println("skipped: containers need", lacking)
 	} else {
-		node.NeedRunc(b)
-		node.Build(b, "containers/containerd")
 		runs := beside(oneAndThree, window(sharesWindow))
 		runs[0].name, runs[0].how = "two containers of containerd, weights 1 and 3 by annotation", inContainers
 		claims = append(claims, share(runs))
 	}
 	return append(claims, tenfold())
+}
+
+// containersLack says what is missing for containers of containerd, if anything is.
+func containersLack(b *testing.B) string {
+	if os.Getuid() != 0 {
+		return "root"
+	}
+	if _, err := exec.LookPath("runc"); err != nil {
+		return "runc"
+	}
+	if _, err := os.Stat(filepath.Join(node.Root(b), "build/containers/containerd")); err != nil {
+		return "a containerd in build/containers, as `make e2e` builds it"
+	}
+	return ""
 }
 
 // share is the promise of one mix, which is runs[0]; runs[1] is without weir.
