@@ -39,8 +39,24 @@ type spans map[string][]span
 // turns has the slot go to the other with each quantum, whether anybody is owed time or not.
 const turns = "contention = \"off\"\nthreshold = \"0s\"\n"
 
-// BenchmarkHandover has two busy programs that take turns.
+// BenchmarkHandover has two busy programs that take turns. As other promises these are tried again if they do not hold.
 func BenchmarkHandover(b *testing.B) {
+	var verdicts []verdict
+	for n := 1; n <= tries; n++ {
+		verdicts = handOver(b)
+		for i := range verdicts {
+			verdicts[i].tries = n
+		}
+		if !slices.ContainsFunc(verdicts, func(v verdict) bool { return !v.holds }) {
+			break
+		}
+	}
+	for _, v := range verdicts {
+		v.print(b)
+	}
+}
+
+func handOver(b *testing.B) []verdict {
 	first, second := window(handoversFor), tracedFor
 	r := &run{
 		mix: mix{"hand-overs", of(hog, hog)}, how: underWeir, config: turns, phases: []time.Duration{first, second},
@@ -55,9 +71,10 @@ func BenchmarkHandover(b *testing.B) {
 		r.measure(begin)
 	}()
 	time.Sleep(begin + settle - monotonic())
-	judgeHandovers(b, r.watch(begin+settle+first))
-	countMessages(b, r, begin+settle+first+second)
+	verdicts := judgeHandovers(r.watch(begin + settle + first))
+	verdicts = append(verdicts, countMessages(b, r, begin+settle+first+second)...)
 	<-measured
+	return verdicts
 }
 
 // watch gives what happens on the run's machine until a moment.
@@ -76,13 +93,13 @@ func (r *run) watch(until time.Duration) spans {
 	}
 }
 
-func judgeHandovers(b *testing.B, seen spans) {
+func judgeHandovers(seen spans) (verdicts []verdict) {
+	const name = "hand-over beyond the drain"
 	ours, chain := durations(seen["handover"]), durations(seen["chain"])
 	fmt.Printf("%d hand-overs, %d where kernels overlapped, %d rounds of the bare chain\n", len(ours), len(seen["overlap"]),
 		len(chain))
 	if len(ours) < handoversLeast || len(chain) == 0 {
-		promise(b, "hand-over beyond the drain", "to be measured", "too few hand-overs", false)
-		return
+		return []verdict{{name: name, promised: "to be measured", got: "too few"}}
 	}
 	for _, p := range []struct {
 		name string
@@ -91,17 +108,22 @@ func judgeHandovers(b *testing.B, seen spans) {
 	}{{"p50", 0.5, middleMost}, {"p99", 0.99, highMost}} {
 		mine, bare := at(ours, p.part), at(chain, p.part)
 		times := float64(mine) / float64(bare)
-		promise(b, "hand-over beyond the drain, "+p.name, fmt.Sprintf("at most %.0f times a bare chain's", p.most),
-			fmt.Sprintf("%.2f (%s; chain %s)", times, micro(mine), micro(bare)), times <= p.most)
+		verdicts = append(verdicts, verdict{
+			name: name + ", " + p.name, promised: fmt.Sprintf("at most %.0f times a bare chain's", p.most),
+			got: fmt.Sprintf("%.2f (%s; chain %s)", times, micro(mine), micro(bare)), holds: times <= p.most,
+		})
 	}
+	return verdicts
 }
 
-// countMessages counts, at the agent, what is sent and received while the slot goes from one program to the other.
-func countMessages(b *testing.B, r *run, until time.Duration) {
+// countMessages counts, at the agent, what is sent and received while the slot goes from one program to the other. Now
+// and then something else falls into that time, so nine of ten are to keep the promise.
+func countMessages(b *testing.B, r *run, until time.Duration) []verdict {
+	const name = "messages in a hand-over beyond the drain"
 	path, err := exec.LookPath("strace")
 	if err != nil {
 		fmt.Println("skipped: no strace to count messages")
-		return
+		return nil
 	}
 	file := filepath.Join(r.node.Dir, "messages")
 	trace := r.node.Bare(path, "-f", "-qq", "-ttt", "-o", file, "-e", "trace=sendmsg,recvmsg,sendto,recvfrom,read,write", "-y",
@@ -109,7 +131,10 @@ func countMessages(b *testing.B, r *run, until time.Duration) {
 	seen := r.watch(until)
 	_ = syscall.Kill(trace.PID(), syscall.SIGINT)
 	trace.Wait(10 * time.Second)
-	messages := readMessages(b, file)
+	messages, err := readMessages(file)
+	if err != nil {
+		b.Fatal(err)
+	}
 	var counts []int
 	for _, h := range seen["handover"] {
 		if len(messages) == 0 || h.from < messages[0] || h.to > messages[len(messages)-1] {
@@ -124,13 +149,14 @@ func countMessages(b *testing.B, r *run, until time.Duration) {
 		counts = append(counts, count)
 	}
 	if len(counts) == 0 {
-		promise(b, "messages in a hand-over", "to be counted", "no hand-overs", false)
-		return
+		return []verdict{{name: name, promised: "to be counted", got: "no hand-overs"}}
 	}
 	slices.Sort(counts)
-	middle, most := counts[len(counts)/2], counts[len(counts)-1]
-	promise(b, "messages in a hand-over beyond the drain", "at most 2",
-		fmt.Sprintf("%d (in the most of %d: %d)", middle, len(counts), most), middle <= messagesMost)
+	many := counts[len(counts)*9/10]
+	return []verdict{{
+		name: name, promised: fmt.Sprint("at most ", messagesMost), holds: many <= messagesMost,
+		got: fmt.Sprintf("%d in nine of ten of %d", many, len(counts)),
+	}}
 }
 
 // durations of spans, the shortest first.
@@ -156,10 +182,10 @@ var (
 )
 
 // readMessages is when each message of a trace was read or written, the first first.
-func readMessages(b *testing.B, file string) (times []time.Duration) {
+func readMessages(file string) (times []time.Duration, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		b.Fatal(err)
+		return nil, err
 	}
 	// strace has the clock of the day.
 	offset := time.Duration(time.Now().UnixNano()) - monotonic()
@@ -183,5 +209,5 @@ func readMessages(b *testing.B, file string) (times []time.Duration) {
 		}
 	}
 	slices.Sort(times)
-	return times
+	return times, nil
 }
