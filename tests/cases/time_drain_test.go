@@ -95,7 +95,7 @@ func knotted(t *testing.T, machine, settings string, gpus ...int) {
 	t.Helper()
 	const timeout, window = 10 * time.Second, 4 * time.Second
 	// With T = 0, the other's turn of Q, and then 2 Q until it is handed over; a busy machine takes longer at times.
-	const waitMean, waitMost = 3 * 20 * time.Millisecond, 160 * time.Millisecond
+	const waitMost = 160 * time.Millisecond
 	n := node.Start(t, node.Options{Machine: machine, Config: always + "threshold = \"0s\"\ndrain_timeout = \"10s\"\n"})
 	knot := n.Flow(node.RunOptions{Name: "knot"}, gpus...)
 	beside := n.Flow(node.RunOptions{Name: "beside"}, gpus...)
@@ -111,7 +111,8 @@ func knotted(t *testing.T, machine, settings string, gpus ...int) {
 		}
 		rounds := rates(window, append(loads, tied)...)
 		if rounds[len(loads)] < 10 {
-			t.Fatalf("the knotted load gets on by %.1f rounds a second", rounds[len(loads)])
+			return fmt.Sprintf("the knotted load gets on by %.1f rounds a second, those beside by %.1f launches\n%s",
+				rounds[len(loads)], rounds[:len(loads)], n.MustWeir("queue", "-o", "wide"))
 		}
 		for i, p := range loads {
 			worst := p.Worst(p.load)
@@ -136,9 +137,6 @@ func knotted(t *testing.T, machine, settings string, gpus ...int) {
 		mean := time.Duration(0)
 		if flow.WaitMeanNS != nil {
 			mean = time.Duration(*flow.WaitMeanNS)
-		}
-		if flow.Container == beside.Name && mean > waitMean {
-			t.Errorf("%s on GPU %d: it waited %s for a lease in the mean, wanted %s", flow.Container, flow.Index, mean, waitMean)
 		}
 		t.Logf("%s on GPU %d: mode %s, %d leases, waits of %s in the mean, %d drains reopened", flow.Container, flow.Index,
 			flow.Mode, flow.Leases, mean, flow.Reopened)
