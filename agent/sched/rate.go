@@ -10,6 +10,7 @@ type rate struct {
 	work  float64
 	cost  float64 // ns
 	known bool    // it has had a lease
+	tried bool    // it has had one that was clean
 	phase uint64  // of the last measuring that was long enough
 	aged  uint64  // of the last measuring
 
@@ -29,11 +30,16 @@ func (r *rate) worth(work int64) float64 {
 }
 
 // measure takes what a lease that is over has cost, and what was done on it: all of it, with its drain. Part
-// of a lease would not do, since a long operation may lie across its end.
+// of a lease would not do, since a long operation may lie across its end. A flow's first one tells nothing:
+// until then its processes have guessed how long their operations take, and report less work than later.
 func (q *queue) measure(l *lease) {
 	r := &l.flow.rate
 	if !l.clean || l.work <= 0 || l.had <= 0 {
 		q.note(l.flow, l.clean && r.work == 0) // who reports no work is measured as far as can be
+		return
+	}
+	if !r.tried {
+		r.tried = true
 		return
 	}
 	if r.aged != q.mode.phase {
