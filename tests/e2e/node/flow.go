@@ -101,16 +101,18 @@ func (f *Flow) Busy(gpu int) time.Duration {
 	return time.Duration(process.BusyNS)
 }
 
-// Queue is its container's entry of `weir queue` on a GPU.
-func (f *Flow) Queue(gpu int) control.Flow {
+// Queue is its container's entry of `weir queue` on a GPU, once it has one: that comes with its first work.
+func (f *Flow) Queue(gpu int) (entry control.Flow) {
 	f.t.Helper()
-	for _, flow := range f.n.Queue() {
-		if flow.Container == f.Name && flow.Index == gpu {
-			return flow
+	f.n.Eventually(func() string {
+		for _, entry = range f.n.Queue() {
+			if entry.Container == f.Name && entry.Index == gpu {
+				return ""
+			}
 		}
-	}
-	f.t.Fatalf("weir queue has no entry for %s on GPU %d", f.Name, gpu)
-	return control.Flow{}
+		return fmt.Sprintf("weir queue has no entry for %s on GPU %d", f.Name, gpu)
+	})
+	return entry
 }
 
 // Books are those of the simulated machine.
