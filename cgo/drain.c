@@ -17,7 +17,9 @@
 // Alone, an event is recorded only behind the last launch of what is soon said to be at rest: it is
 // a call of the driver.
 #define STILL_ALONE_NS 50000000u
-// In a drain: a part of what is left of the expected time, or of what it is overdue.
+// In a drain; see until_look.
+#define AWAKE_NS 50000u
+#define SAME_NS 200000u
 #define DRAIN_NS_MIN 20000u
 #define DRAIN_NS_MAX 1000000u
 #define DRAIN_NS_LATE 100000u
@@ -35,7 +37,8 @@
 // What all lanes of a GPU have come to.
 struct tally {
     uint64_t submitted, completed, work_ns, busy_ns;
-    uint32_t owing;   // lanes whose part of the drain is not done
+    uint64_t flight_ns;  // expected of what is not done
+    uint32_t owing;      // lanes whose part of the drain is not done
     uint32_t active;  // lanes with anything outstanding, or that have launched since the last look
 };
 
@@ -82,7 +85,9 @@ static void add_lane(struct tally *all, const struct weir_busy_lane *lane) {
     done = done < launches ? done : launches;
     all->submitted += launches;
     all->completed += done;
-    all->work_ns += __atomic_load_n(&lane->work_ns, __ATOMIC_RELAXED);
+    uint64_t work_ns = WEIR_GET(lane->work_ns), done_ns = WEIR_GET(lane->done_work_ns);
+    all->work_ns += work_ns;
+    all->flight_ns += done < launches && work_ns > done_ns ? work_ns - done_ns : 0;
     all->owing += done < trail->owed;
     all->active += done < launches || launches != trail->seen;
 }
@@ -138,15 +143,6 @@ static struct tally publish(struct weir_time *time, uint32_t gpu, uint32_t waiti
     return all;
 }
 
-// What is expected to be left of all that was submitted.
-static uint64_t ahead_ns(const struct weir_time *time, uint32_t gpu) {
-    uint64_t ns = 0;
-    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
-        if (__atomic_load_n(&time->numbers[i], __ATOMIC_RELAXED) == gpu + 1)
-            ns += time->busy.gpus[i].time.ahead_ns;
-    return ns;
-}
-
 // Settles busy time, often enough for it to be even.
 static void settle_busy(struct weir_time *time, uint64_t now_ns) {
     uint64_t next_ns = weir_busy_poll(&time->busy);
@@ -159,8 +155,8 @@ static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     struct weir_busy *busy = &time->busy;
     settle_busy(time, now_ns);
     a->revoked_ns = now_ns;
-    a->expected_ns = now_ns + ahead_ns(time, gpu);
-    a->told = a->completed;
+    a->told = a->done = a->completed;
+    a->expected_ns = 0;
     a->told_ns = now_ns;
     a->quiet = 1;
     for (uint32_t i = 0; i < busy->lanes_used; i++)
@@ -195,7 +191,9 @@ static int look_at_lease(struct weir_time *time, uint32_t gpu, uint64_t now_ns) 
     int closed = lease & WEIR_LEASE_CLOSED;
     if (lease != a->lease) {
         a->opened = !closed && (a->lease & WEIR_LEASE_CLOSED) && lease >> 1 == a->lease >> 1;
-        a->quiet = a->drained = 0;
+        // Closed as it was, and drained: that need not be said again.
+        a->drained &= closed && (a->lease & WEIR_LEASE_CLOSED);
+        a->quiet = 0;
         a->lease = lease;
     }
     look_at_sharing(time, gpu);
@@ -233,6 +231,18 @@ static uint64_t clamp(uint64_t ns, uint64_t least, uint64_t most) {
     return ns < least ? least : ns > most ? most : ns;
 }
 
+// How long until the next look: a part of what is left of the expected time, or of what it is
+// overdue. The next flow waits for the end, and what is expected may be wrong: so no large part of
+// what has passed, and without sleep where the end is near.
+static uint64_t until_look(const struct weir_attended *a, uint64_t now_ns) {
+    uint64_t most_ns = clamp((now_ns - a->revoked_ns) / PASSED_PART, DRAIN_NS_LATE, DRAIN_NS_MAX);
+    if (now_ns + AWAKE_NS > a->expected_ns && now_ns < a->expected_ns + AWAKE_NS)
+        return 0;
+    if (now_ns < a->expected_ns)
+        return clamp((a->expected_ns - now_ns) / DRAIN_PART, DRAIN_NS_MIN, most_ns);
+    return clamp((now_ns - a->expected_ns) / OVERDUE_PART, DRAIN_NS_MIN, most_ns);
+}
+
 // A drain goes on, or is over. How long until the next look.
 static uint64_t go_on(struct weir_time *time, uint32_t gpu, const struct tally *all,
                       uint32_t waiting, uint64_t now_ns) {
@@ -251,12 +261,14 @@ static uint64_t go_on(struct weir_time *time, uint32_t gpu, const struct tally *
     }
     if (!a->quiet)
         return DRAIN_NS_MIN;
-    // The next flow waits for the end, and what is expected may be wrong: so it is not waited for a
-    // large part of what has passed.
-    uint64_t most_ns = clamp((now_ns - a->revoked_ns) / PASSED_PART, DRAIN_NS_LATE, DRAIN_NS_MAX);
-    return clamp(a->expected_ns > now_ns ? (a->expected_ns - now_ns) / DRAIN_PART
-                                         : (now_ns - a->expected_ns) / OVERDUE_PART,
-                 DRAIN_NS_MIN, most_ns);
+    // Each launch that is seen to be done makes the expectation better. It is seen late, though, so
+    // the earlier one of two that are about the same is the right one.
+    uint64_t expected_ns = now_ns + all->flight_ns;
+    if (!a->expected_ns || (a->completed != a->done && (expected_ns < a->expected_ns ||
+                                                        expected_ns - a->expected_ns > SAME_NS)))
+        a->expected_ns = expected_ns;
+    a->done = a->completed;
+    return until_look(a, now_ns);
 }
 
 // The gate has opened again in a drain that stood still: what that brings is said at once.

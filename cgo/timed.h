@@ -35,10 +35,11 @@ struct weir_attended {
     uint32_t less;         // of the window so much is not used, in 1/256
     uint64_t told;         // `completed` when PROGRESS was last said
     uint64_t told_ns;      // and when that was
+    uint64_t done;         // `completed` when the end of the drain was last estimated
     uint64_t rest_ns;      // since when nothing is outstanding and nobody waits; 0: not so
     uint64_t rested;       // `submitted` then
     uint64_t revoked_ns;   // when the drain began
-    uint64_t expected_ns;  // when it is expected to end
+    uint64_t expected_ns;  // when it is expected to end; 0: not known yet
     uint64_t due_ns;       // when to look again
     // As last written to the usage page, where nothing goes backwards.
     uint64_t submitted, completed, work_ns;

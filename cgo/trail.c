@@ -32,8 +32,8 @@ void weir_trail_mark(struct weir_busy *busy, struct weir_busy_lane *lane) {
         WEIR_PUT(trail->refused, 1);
         return;
     }
-    __atomic_store_n(&trail->work_ns[at], lane->work_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&trail->launches[at], lane->launches, __ATOMIC_RELAXED);
+    WEIR_PUT(trail->work_ns[at], lane->work_ns);
+    __atomic_store_n(&trail->launches[at], lane->launches, __ATOMIC_RELEASE);
     __atomic_store_n(&trail->head, trail->head + 1, __ATOMIC_RELEASE);
     // What is older than the events is forgotten.
     if (trail->head - trail->tail > WEIR_TRAIL_EVENTS)
@@ -100,19 +100,34 @@ static void look_behind(struct weir_busy *busy, struct weir_busy_lane *lane) {
     }
 }
 
+// Asks for the thread's events, from the oldest on, until one has not come. Driving. A newer one
+// may have taken the place of one that is asked for, which is not told too much.
+static void look_at_marks(struct weir_busy *busy, struct weir_busy_lane *lane) {
+    const struct weir_trail *trail = &lane->trail;
+    uint32_t head = __atomic_load_n(&trail->head, __ATOMIC_ACQUIRE);
+    uint32_t at = head < WEIR_TRAIL_EVENTS ? 0 : head - WEIR_TRAIL_EVENTS;
+    for (; at != head; at++) {
+        uint32_t place = at % WEIR_TRAIL_EVENTS;
+        uint64_t launches = __atomic_load_n(&trail->launches[place], __ATOMIC_ACQUIRE);
+        uint64_t work_ns = WEIR_GET(trail->work_ns[place]);
+        if (launches <= WEIR_GET(lane->done))
+            continue;
+        if (!has_come(busy, WEIR_GET(trail->events[place])))
+            return;
+        weir_busy_done(lane, launches, work_ns);
+    }
+}
+
 // Driving.
 static void look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_record) {
     struct weir_trail *trail = &lane->trail;
-    uint32_t head = __atomic_load_n(&trail->head, __ATOMIC_ACQUIRE);
-    uint32_t at = (head - 1) % WEIR_TRAIL_EVENTS;
     uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
-    uint64_t marked = head ? __atomic_load_n(&trail->launches[at], __ATOMIC_RELAXED) : 0;
-    uint64_t marked_ns = head ? __atomic_load_n(&trail->work_ns[at], __ATOMIC_RELAXED) : 0;
-    if (marked > lane->done && has_come(busy, trail->events[at]))
-        weir_busy_done(lane, marked, marked_ns);
-    if (trail->last_launches > lane->done && has_come(busy, trail->last))
+    uint32_t head = __atomic_load_n(&trail->head, __ATOMIC_ACQUIRE);
+    uint64_t marked = head ? WEIR_GET(trail->launches[(head - 1) % WEIR_TRAIL_EVENTS]) : 0;
+    look_at_marks(busy, lane);
+    if (trail->last_launches > WEIR_GET(lane->done) && has_come(busy, trail->last))
         weir_busy_done(lane, trail->last_launches, trail->last_work_ns);
-    if (may_record && lane->done < launches && marked < launches &&
+    if (may_record && WEIR_GET(lane->done) < launches && marked < launches &&
         trail->last_launches < launches && weir_trail_can(busy, lane))
         look_behind(busy, lane);
 }
