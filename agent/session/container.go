@@ -39,6 +39,7 @@ type container struct {
 	listed   bool
 	listener *net.UnixListener
 
+	pace   crowdPace     // of what its sessions say of GPU time
 	silent chan struct{} // one token for each connection that has yet to say HELLO
 	unsent atomic.Int64  // answers that came late and that their tenants have yet to make room for
 

@@ -197,7 +197,8 @@ func (v *conversation) turn(say func(*turns.Member, int64, turns.Message), m *ab
 	if int(m.Gpu) >= len(c.node.gpus) {
 		return &ending{abi.CloseProtocol, fmt.Sprintf("GPU time on GPU %d, of %d", m.Gpu, len(c.node.gpus))}
 	}
-	time.Sleep(v.pace.take(time.Now()))
+	now := time.Now()
+	time.Sleep(max(v.pace.take(now, paceRate), c.pace.take(now)))
 	if p := s.turns; p != nil {
 		p.time.do(func(now int64) {
 			say(p.member, now, turns.Message{GPU: int(m.Gpu), Lease: m.Lease, Waiting: m.Waiting})
@@ -206,30 +207,45 @@ func (v *conversation) turn(say func(*turns.Member, int64, turns.Message), m *ab
 	return nil
 }
 
-// pace is how many messages of GPU time one session may send: each takes the keeper's mutex. An honest one sends
-// some hundreds a second for a GPU that changes hands all the time.
+// pace is how many messages of GPU time may be sent: each takes the keeper's mutex. An honest session sends some
+// hundreds a second for a GPU that changes hands all the time.
 type pace struct {
 	left float64
 	last time.Time
 }
 
+// Messages a second of one session, and of one container; so many eighths of a second's may come at once.
 const (
-	paceBurst = 500
-	paceRate  = 4000 // a second
+	paceRate   = 4000
+	paceCrowd  = 20_000
+	paceEighth = 8
 )
 
+// crowdPace is the pace of a container.
+type crowdPace struct {
+	mu sync.Mutex
+	pace
+}
+
+func (p *crowdPace) take(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pace.take(now, paceCrowd)
+}
+
 // take counts one message, and returns how long it has to wait.
-func (p *pace) take(now time.Time) time.Duration {
+func (p *pace) take(now time.Time, rate float64) time.Duration {
+	most := rate / paceEighth
 	if p.last.IsZero() {
-		p.left = paceBurst
+		p.left = most
 	} else {
-		p.left = min(paceBurst, p.left+now.Sub(p.last).Seconds()*paceRate)
+		p.left = min(most, p.left+max(0, now.Sub(p.last).Seconds())*rate)
 	}
 	p.last = now
 	if p.left--; p.left >= 0 {
 		return 0
 	}
-	return time.Duration(-p.left / paceRate * float64(time.Second))
+	return time.Duration(-p.left / rate * float64(time.Second))
 }
 
 // tellTime writes an event of GPU time. Called under the keeper's mutex.

@@ -323,15 +323,15 @@ func TestTurnOnNoGPU(t *testing.T) {
 func TestPace(t *testing.T) {
 	var p pace
 	now := time.Unix(1, 0)
-	for i := range paceBurst {
-		if wait := p.take(now); wait != 0 {
+	for i := range paceRate / paceEighth {
+		if wait := p.take(now, paceRate); wait != 0 {
 			t.Fatalf("message %d waits %v", i, wait)
 		}
 	}
-	if wait := p.take(now); wait <= 0 || wait > time.Second/paceRate {
+	if wait := p.take(now, paceRate); wait <= 0 || wait > time.Second/paceRate {
 		t.Errorf("one more waits %v", wait)
 	}
-	if wait := p.take(now.Add(time.Second)); wait != 0 {
+	if wait := p.take(now.Add(time.Second), paceRate); wait != 0 {
 		t.Errorf("a second later: %v", wait)
 	}
 }

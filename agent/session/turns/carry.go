@@ -60,8 +60,8 @@ func (t *Table) decide(d sched.Decision) {
 	case sched.Throttle:
 		s.throttledFrom = t.now
 	case sched.Grant:
-		t.skip(c, d.GPU)
-		s.lease, s.throttledFrom = d.Lease, 0
+		s.skip(d.GPU)
+		s.reported, s.lease, s.throttledFrom = t.now, d.Lease, 0
 		c.turnTo(d.GPU, seatLeased)
 		c.lookWanting(d.GPU)
 		c.change() // who has become idle meanwhile gives it back
@@ -74,17 +74,18 @@ func (t *Table) decide(d sched.Decision) {
 
 // closing carries out what concerns the end of a lease that the seat has.
 func (c *Container) closing(d sched.Decision) {
+	s := &c.seats[d.GPU]
 	switch d.Kind {
 	case sched.Revoke:
 		c.revoke(d.GPU)
 	case sched.Reopen:
-		c.forget(d.GPU)
+		s.noneDrained() // and who waited is still counted: it does not say WANT for a number again
 		c.turnTo(d.GPU, seatReopened)
 		c.lookActive(d.GPU)
 		c.tellStalled(d.GPU)
 	case sched.Expire:
 		c.tellLong(d.GPU)
-		c.forget(d.GPU)
+		s.noneDrained()
 		c.turnTo(d.GPU, seatLate)
 		c.lookActive(d.GPU)
 		c.change()
@@ -123,7 +124,7 @@ func (c *Container) settleMode(gpu int) {
 	}
 	c.turnTo(gpu, state)
 	if s.residual = state == seatClosed; s.residual {
-		c.forget(gpu)
+		s.noneDrained()
 		c.lookActive(gpu)
 	} else {
 		c.lookWanting(gpu)
@@ -139,39 +140,31 @@ func (c *Container) revoke(gpu int) {
 		s.drainFrom = c.table.now
 	}
 	c.waiters = true // as the scheduler takes it
-	c.forget(gpu)
+	s.noneDrained()
 	c.turnTo(gpu, seatDraining)
-	for _, m := range c.processes {
-		if !m.places[gpu].active && m.active(gpu) {
-			m.use(gpu)
-		}
-	}
+	c.find(gpu, false)
 	c.lookActive(gpu)
 	c.change()
 }
 
-// forget what processes have said of the drain.
-func (c *Container) forget(gpu int) {
-	for _, m := range c.processes {
-		m.places[gpu].drained, m.places[gpu].waiting = false, 0
-	}
-}
-
 // lookWanting tells those that waited at the gate that it is open.
 func (c *Container) lookWanting(gpu int) {
-	for _, m := range c.processes {
-		if p := &m.places[gpu]; p.wants {
-			p.wants, p.looking = false, true
+	s := &c.seats[gpu]
+	if s.waiting > 0 {
+		for _, m := range s.users {
+			if p := &m.places[gpu]; s.isWaiting(p) {
+				s.setLooking(p, true)
+			}
 		}
 	}
+	s.noneWaiting()
 	c.table.lookAgain(c, gpu)
 }
 
 func (c *Container) lookActive(gpu int) {
-	for _, m := range c.processes {
-		if p := &m.places[gpu]; p.active {
-			p.looking = true
-		}
+	s := &c.seats[gpu]
+	for _, m := range s.users {
+		s.setLooking(&m.places[gpu], true)
 	}
 	c.table.lookAgain(c, gpu)
 }
@@ -208,7 +201,7 @@ func (c *Container) residue() {
 
 // busy tells whether any process uses a GPU, or waits for one.
 func (c *Container) busy() bool {
-	return slices.ContainsFunc(c.gpus, func(gpu int) bool { return c.seats[gpu].active > 0 })
+	return slices.ContainsFunc(c.gpus, func(gpu int) bool { return len(c.seats[gpu].users) > 0 })
 }
 
 // draining is the container's lease, 0 if it has none, and whether that has been drained on all GPUs.
@@ -225,14 +218,14 @@ func (c *Container) draining() (lease uint64, drained bool) {
 
 // drained tells whether nothing is outstanding on a GPU whose gate is closed.
 func (c *Container) drained(gpu int) bool {
-	state := c.seats[gpu].state
-	if state == seatLeased {
+	s := &c.seats[gpu]
+	switch s.state {
+	case seatLeased:
 		return false
+	case seatReopened:
+		return len(s.users) == 0
 	}
-	return !slices.ContainsFunc(c.processes, func(m *Member) bool {
-		p := &m.places[gpu]
-		return p.active && (!p.drained || state == seatReopened)
-	})
+	return s.drained == len(s.users)
 }
 
 // late is a lease that has expired and has been drained by now, 0 if there is none.
@@ -260,14 +253,10 @@ func (c *Container) finish(lease uint64) {
 				s.residual, residual = false, append(residual, gpu)
 			}
 		}
-		for _, m := range c.processes {
-			p := &m.places[gpu]
-			if !p.active && m.active(gpu) { // it launched just before the gate closed
-				m.use(gpu)
-				m.look(gpu)
-			}
-			more = more || p.wants || p.waiting > 0
-			p.drained = p.drained && !ends
+		more = more || s.waiting > 0
+		if ends {
+			s.noneDrained()
+			c.find(gpu, true) // who launched just before the gate closed
 		}
 	}
 	c.wants = more
@@ -284,12 +273,10 @@ func (c *Container) finishLate(lease uint64) {
 	for gpu := range c.seats {
 		if s := &c.seats[gpu]; s.state == seatLate && s.lease == lease {
 			t.reportSeat(c, gpu)
-			c.forget(gpu)
+			s.noneDrained()
 			c.settleMode(gpu)
 		}
-		for _, m := range c.processes {
-			more = more || m.places[gpu].wants || m.places[gpu].waiting > 0
-		}
+		more = more || c.seats[gpu].waiting > 0
 	}
 	c.wants = more
 	t.carry(t.node.Close(t.now, c.id, lease, more))

@@ -16,14 +16,13 @@ type Member struct {
 	gone    bool
 }
 
-// place is a process on one GPU.
+// place is a process on one GPU. What it says of drains and waits is marked by the crowd's epochs.
 type place struct {
-	active  bool // it has used the GPU since it last said that it does not
-	wants   bool // and has said that a thread waits at the gate
-	drained bool // of the lease that is to end all is done
-	looking bool // it is still to be told to look
-	waiting uint32
-	flying  bool // once it is absent: it had something submitted that was not done
+	active            bool // it has used the GPU since it last said that it does not
+	looking           bool // it is still to be told to look
+	flying            bool // once it is absent: it had something submitted that was not done
+	at                int  // among the users
+	drain, wait, work uint64
 
 	said said
 }
@@ -73,10 +72,11 @@ func (m *Member) Absent(now int64) {
 	t := m.c.table
 	t.advance(now)
 	for gpu := range m.places {
-		if p := &m.places[gpu]; p.active {
-			t.reportSeat(m.c, gpu)
+		if p, s := &m.places[gpu], &m.c.seats[gpu]; p.active {
+			s.collect(m, gpu)
 			p.flying = m.flies(gpu)
-			p.wants, p.looking, p.waiting = false, false, 0
+			s.setWaiting(p, false)
+			s.setLooking(p, false)
 		} else if m.process.Active(gpu) {
 			m.use(gpu)
 		}
@@ -115,7 +115,7 @@ func (t *Table) drop(m *Member) {
 	c := m.c
 	for gpu := range m.places {
 		if m.places[gpu].active {
-			t.reportSeat(c, gpu)
+			t.told(m, gpu)
 		}
 	}
 	m.gone, m.absent = true, true // so nothing that follows finds it active again
@@ -134,8 +134,8 @@ func (m *Member) use(gpu int) {
 	if p.active {
 		return
 	}
-	p.active, p.drained = true, false
-	if s.active++; s.active == 1 {
+	p.said.read = t.now
+	if s.enter(m, p); len(s.users) == 1 {
 		s.reported = t.now
 	}
 	m.c.work(1)
@@ -148,8 +148,7 @@ func (m *Member) rest(gpu int) {
 	if !p.active {
 		return
 	}
-	p.active, p.wants, p.drained, p.waiting = false, false, false, 0
-	s.active--
+	s.leave(gpu, p)
 	s.usedAt = m.c.table.now
 	m.c.work(-1)
 	m.c.change()
@@ -177,7 +176,7 @@ func (c *Container) work(places int) {
 // look tells the process to look, now or, where there is no room for that, with the next report.
 func (m *Member) look(gpu int) {
 	sent := m.ready && !m.absent && m.process.Look(gpu, m.c.seats[gpu].current())
-	m.places[gpu].looking = !sent && !m.absent
+	m.c.seats[gpu].setLooking(&m.places[gpu], !sent && !m.absent)
 }
 
 // active tells whether the process says in its page that it uses a GPU.

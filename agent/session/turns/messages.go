@@ -20,7 +20,7 @@ func (m *Member) Want(now int64, w Message) {
 	t.advance(now)
 	m.use(w.GPU)
 	if !c.seats[w.GPU].open() {
-		m.places[w.GPU].wants = true
+		c.seats[w.GPU].setWaiting(&m.places[w.GPU], true)
 		if !c.seats[w.GPU].holds() {
 			c.want()
 		}
@@ -34,14 +34,14 @@ func (m *Member) Drained(now int64, w Message) {
 	if m.gone || !m.current(now, w) {
 		return
 	}
-	if s := &c.seats[w.GPU]; s.state != seatDraining && s.state != seatLate && !s.residual {
+	s, p := &c.seats[w.GPU], &m.places[w.GPU]
+	if !p.active || s.state != seatDraining && s.state != seatLate && !s.residual {
 		return
 	}
-	p := &m.places[w.GPU]
-	if !p.active {
-		return
+	s.setDrained(p, true)
+	if w.Waiting > 0 {
+		s.setWaiting(p, true)
 	}
-	p.drained, p.waiting = true, w.Waiting
 	c.change()
 	t.carry(nil)
 }
@@ -54,7 +54,7 @@ func (m *Member) Progress(now int64, w Message) {
 	}
 	s := &c.seats[w.GPU]
 	if m.places[w.GPU].active && (s.state == seatDraining || s.state == seatReopened) {
-		m.places[w.GPU].waiting = w.Waiting
+		s.setWaiting(&m.places[w.GPU], w.Waiting > 0)
 		c.tellWaiters()
 		t.carry(t.node.Progress(t.now, c.id))
 	}
@@ -62,7 +62,7 @@ func (m *Member) Progress(now int64, w Message) {
 
 // Idle: the process has nothing submitted on the GPU, and none of its threads waits.
 func (m *Member) Idle(now int64, w Message) {
-	c, t := m.c, m.c.table
+	t := m.c.table
 	if m.gone || !m.current(now, w) || !m.places[w.GPU].active {
 		return
 	}
@@ -70,7 +70,7 @@ func (m *Member) Idle(now int64, w Message) {
 		m.look(w.GPU)
 		return
 	}
-	t.reportSeat(c, w.GPU)
+	t.told(m, w.GPU)
 	m.rest(w.GPU)
 	t.carry(nil)
 }
@@ -86,7 +86,8 @@ func (m *Member) current(now int64, w Message) bool {
 		return true
 	}
 	// With the next report: who sends such messages again and again is not to keep the agent busy.
-	m.places[w.GPU].looking = m.places[w.GPU].active
+	p := &m.places[w.GPU]
+	m.c.seats[w.GPU].setLooking(p, p.active)
 	return false
 }
 

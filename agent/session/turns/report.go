@@ -19,7 +19,7 @@ func (t *Table) report() {
 	for i := 0; i < len(t.using); i++ { // which may grow meanwhile
 		c := t.using[i]
 		for gpu := range c.seats {
-			if s := &c.seats[gpu]; s.active > 0 {
+			if s := &c.seats[gpu]; len(s.users) > 0 {
 				t.lookAgain(c, gpu)
 				t.reportSeat(c, gpu)
 			}
@@ -36,10 +36,7 @@ func (c *Container) tellWaiters() {
 		return
 	}
 	for _, gpu := range c.gpus {
-		for _, m := range c.processes {
-			p := &m.places[gpu]
-			some = some || p.wants || p.waiting > 0 || p.active && !m.absent && m.process.Worked(gpu).Waiting > 0
-		}
+		some = some || c.seats[gpu].anyWaits(gpu)
 	}
 	if some != c.waiters {
 		c.waiters = some
@@ -47,17 +44,22 @@ func (c *Container) tellWaiters() {
 	}
 }
 
-// looksMax bounds how many processes of a container are told to look at once: each takes a system call
-// that all containers wait for. Those that are at work look by themselves every few ms.
-const looksMax = 64
-
 func (t *Table) lookAgain(c *Container, gpu int) {
-	left := looksMax
-	for _, m := range c.processes {
-		if p := &m.places[gpu]; p.looking && left > 0 {
+	s, left := &c.seats[gpu], looksMax
+	for i := 0; i < len(s.users) && s.looking > 0 && left > 0; i++ {
+		if m := s.users[i]; m.places[gpu].looking {
 			left--
 			m.look(gpu)
 		}
+	}
+}
+
+// told takes what a process has done, at the end of its activity; it is told with that of the others, if there are
+// any.
+func (t *Table) told(m *Member, gpu int) {
+	s := &m.c.seats[gpu]
+	if s.collect(m, gpu); len(s.users) == 1 {
+		t.reportSeat(m.c, gpu)
 	}
 }
 
@@ -67,15 +69,9 @@ func (t *Table) reportSeat(c *Container, gpu int) {
 	s := &c.seats[gpu]
 	passed := t.now - s.reported
 	s.reported = t.now
-	var busy, work uint64
-	for _, m := range c.processes {
-		if m.places[gpu].active && !m.absent {
-			d := m.words(gpu, passed)
-			busy += d.busy
-			work += d.work
-		}
-	}
-	use := sched.Use{Busy: min(int64(busy), passed), Work: int64(min(work, math.MaxInt32))}
+	s.collectSome(gpu)
+	use := sched.Use{Busy: int64(min(s.busy, uint64(passed))), Work: int64(min(s.done, math.MaxInt32))}
+	s.busy, s.done = 0, 0
 	if use == (sched.Use{}) && !c.wants {
 		return
 	}
@@ -93,17 +89,6 @@ func worth(submitted, workNS uint64) uint64 {
 		return max(1, min(workNS/1000, math.MaxInt32))
 	}
 	return min(submitted, math.MaxInt32)
-}
-
-// skip reads words without telling: what was done until now is no part of what is told next.
-func (t *Table) skip(c *Container, gpu int) {
-	for _, m := range c.processes {
-		if m.places[gpu].active && !m.absent {
-			m.words(gpu, 0)
-			m.places[gpu].said.carry, m.places[gpu].said.held = 0, 0
-		}
-	}
-	c.seats[gpu].reported = t.now
 }
 
 // look finds those that have become active, and GPUs that are not used any more.

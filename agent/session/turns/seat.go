@@ -25,12 +25,12 @@ const leaseMax = 1<<31 - 1
 
 // seat is what a container has on one GPU.
 type seat struct {
-	state    seatState
-	number   uint32 // of the lease, or of the time since its drain; only the closed and the leased show it
-	lease    uint64 // as the scheduler calls it; 0: none
-	active   int    // processes that use the GPU
-	usedAt   int64  // when one last did
-	reported int64  // when their words were last read
+	state  seatState
+	number uint32 // of the lease, or of the time since its drain; only the closed and the leased show it
+	lease  uint64 // as the scheduler calls it; 0: none
+	crowd
+	usedAt   int64 // when one last did
+	reported int64 // when their words were last read
 	turn     page.Turn
 
 	drainFrom     int64            // of the revocation

@@ -33,14 +33,12 @@ func (c *Container) tell(gpu int, kind string, pid int, format string, args ...a
 // users names the processes that use a GPU, a few of them.
 func (c *Container) users(gpu int) string {
 	var names []string
-	for _, m := range c.processes {
-		if m.places[gpu].active {
-			names = append(names, fmt.Sprintf("%d (%s)", m.pid, m.program))
-		}
+	users, shown := c.seats[gpu].users, 5
+	for _, m := range users[:min(len(users), shown)] {
+		names = append(names, fmt.Sprintf("%d (%s)", m.pid, m.program))
 	}
-	const shown = 5
-	if more := len(names) - shown; more > 0 {
-		names = append(names[:shown], fmt.Sprintf("%d more", more))
+	if more := len(users) - shown; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	if len(names) == 0 {
 		return "no process that is left"
@@ -50,15 +48,10 @@ func (c *Container) users(gpu int) string {
 
 // onlyUser is the pid of the process that uses a GPU, 0 where there are several.
 func (c *Container) onlyUser(gpu int) (pid int) {
-	for _, m := range c.processes {
-		if m.places[gpu].active {
-			if pid != 0 {
-				return 0
-			}
-			pid = m.pid
-		}
+	if users := c.seats[gpu].users; len(users) == 1 {
+		return users[0].pid
 	}
-	return pid
+	return 0
 }
 
 func since(from, now int64) time.Duration {
@@ -97,7 +90,7 @@ func (c *Container) tellCoRun(gpu int, begins bool) {
 // GPU.
 func (c *Container) tellGone(m *Member) {
 	for _, gpu := range c.gpus {
-		if s := &c.seats[gpu]; s.holds() && m.places[gpu].active && s.active == 1 && m.flies(gpu) {
+		if s := &c.seats[gpu]; s.holds() && m.places[gpu].active && len(s.users) == 1 && m.flies(gpu) {
 			c.tell(gpu, "holder-gone", m.pid, "%s ended, or was killed, while the GPU was its container's: others go on",
 				m.program)
 		}
@@ -114,7 +107,7 @@ func (c *Container) tellThrottled() {
 	t := c.table
 	for gpu := range c.seats {
 		s := &c.seats[gpu]
-		if s.throttledFrom == 0 || s.active == 0 {
+		if s.throttledFrom == 0 || len(s.users) == 0 {
 			continue
 		}
 		if v, _ := t.node.ViewOn(c.id, gpu); v.State != "throttled" || t.stalls(gpu) {

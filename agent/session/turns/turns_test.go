@@ -381,3 +381,30 @@ func TestStalledDrain(t *testing.T) {
 		}
 	}
 }
+
+// TestCrowdSharesToo: a container of more processes than are read or told at once gets its share, and no more, and
+// what a message costs does not grow with them.
+func TestCrowdSharesToo(t *testing.T) {
+	w := newWorld(t, 1, always)
+	in := w.box("crowd", 1)
+	var crowd []*program
+	for range 2 * readsMax {
+		crowd = append(crowd, w.program(in, 100*us, 1, 0))
+	}
+	b := w.program(w.box("b", 1), ms, 8, 0)
+	w.run(300 * ms)
+	before, was := gots(crowd...), b.got
+	w.run(sec)
+	sum := int64(0)
+	for i, p := range crowd {
+		sum += p.got - before[i]
+	}
+	near(t, "of the crowd", float64(sum)/float64(sum+b.got-was), 0.5, 0.05)
+	for _, p := range crowd {
+		p.until = w.now
+	}
+	w.run(300 * ms)
+	if n := len(in.seats[0].users); n != 0 || in.seats[0].drained != 0 || in.seats[0].waiting != 0 || in.seats[0].looking != 0 {
+		t.Errorf("after all have ended their work: %+v", in.seats[0].crowd)
+	}
+}

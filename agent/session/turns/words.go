@@ -22,6 +22,7 @@ type said struct {
 	busy  uint64
 	carry uint64 // busy time that came faster than time, ns
 	lied  bool
+	read  int64 // when the words were last read
 	learning
 }
 
@@ -98,13 +99,14 @@ func (p *said) spend(passed int64) (busy uint64) {
 }
 
 // words reads what a process says of a GPU.
-func (m *Member) words(gpu int, passed int64) did {
+func (m *Member) words(gpu int) did {
 	p := &m.places[gpu].said
 	d, lie := p.take(m.c.table.now, m.process.Worked(gpu))
 	if lie && !p.lied {
 		p.lied = true
 		m.tellLie(gpu)
 	}
-	d.busy = p.spend(passed)
+	d.busy = p.spend(m.c.table.now - p.read)
+	p.read = m.c.table.now
 	return d
 }
