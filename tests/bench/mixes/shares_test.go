@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	shareOff     = 0.02 // of the whole
-	sharesWindow = 6 * time.Second
-	growsAfter   = 4 * time.Second
-	getsGoing    = 1500 * time.Millisecond // until the scheduler knows the programs
-	growsFor     = 5 * time.Second
+	shareOff        = 0.02 // of the whole
+	sharesWindow    = 6 * time.Second
+	growsAfter      = 4 * time.Second
+	tenfoldMachines = 3
+	getsGoing       = 1500 * time.Millisecond // until the scheduler knows the programs
+	growsFor        = 5 * time.Second
 )
 
 // eight programs of weights 1 to 8.
@@ -91,13 +92,28 @@ func tenfold() *claim {
 		"cost=300000",
 		"cost=200000 wait=1 gap=100",
 	)}, getsGoing, growsAfter, growsFor), alone{})
-	return &claim{runs: runs, judge: func(known alone) verdict {
-		change := func(r *run) float64 { return apart(known.worths(r, 1)[1:], known.worths(r, 2)[1:]) }
-		ours, plain := change(runs[0]), change(runs[1])
+	// Each program is up to T ahead or behind when a phase ends, which is 1 % of it: so the mean of several machines counts.
+	ours := []*run{runs[0]}
+	for len(ours) < tenfoldMachines {
+		again := *runs[0]
+		ours = append(ours, &again)
+	}
+	return &claim{runs: append(runs, ours[1:]...), judge: func(known alone) verdict {
+		mean := func(runs []*run, phase int) []float64 {
+			all := make([]float64, len(runs[0].loads))
+			for _, r := range runs {
+				for i, worth := range known.worths(r, phase) {
+					all[i] += worth / float64(len(runs))
+				}
+			}
+			return all
+		}
+		change := func(runs []*run) float64 { return apart(mean(runs, 1)[1:], mean(runs, 2)[1:]) }
+		changed := change(ours)
 		return verdict{
 			name: "one asks for ten times as much for 5 s", promised: "others' shares change by at most 2 % of the whole",
-			got: fmt.Sprintf("%.2f %% (%s, then %s; without weir %.2f %%)", 100*ours, percents(known.worths(runs[0], 1)),
-				percents(known.worths(runs[0], 2)), 100*plain), holds: ours <= shareOff,
+			got: fmt.Sprintf("%.2f %% (%s, then %s; without weir %.2f %%)", 100*changed, percents(mean(ours, 1)),
+				percents(mean(ours, 2)), 100*change(runs[1:2])), holds: changed <= shareOff,
 		}
 	}}
 }
