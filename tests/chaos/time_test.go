@@ -16,7 +16,7 @@ import (
 
 const (
 	timeFlows  = 6
-	timeActs   = 120
+	timeActs   = 50
 	loadsOfOne = 2
 )
 
