@@ -100,7 +100,7 @@ func TestBusySamples(t *testing.T) {
 			}
 			same(l, 2, 9000)
 		}, 5363},
-		"the least of mixed ones":    {func(l *learned) { l.mixed(9000); l.mixed(5000); l.mixed(7000) }, 5000},
+		"the least of mixed ones": {func(l *learned) { l.mixed(9000); l.mixed(5000); l.mixed(7000) }, 5000},
 		"but not for ever": {func(l *learned) {
 			l.mixed(10)
 			for range 8 {

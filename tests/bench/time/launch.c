@@ -135,8 +135,9 @@ static int promise(const char *title, int threads) {
         least_ns = ns < least_ns ? ns : least_ns;
     }
     int holds = least_ns <= PROMISED_NS;
-    printf("promise: a launch, %s, %d thread%s, promised at most %d ns added, got %.1f ns, holds %s\n",
-           title, threads, threads > 1 ? "s" : "", PROMISED_NS, least_ns, holds ? "yes" : "no");
+    printf(
+        "promise: a launch, %s, %d thread%s, promised at most %d ns added, got %.1f ns, holds %s\n",
+        title, threads, threads > 1 ? "s" : "", PROMISED_NS, least_ns, holds ? "yes" : "no");
     return holds;
 }
 
