@@ -113,14 +113,37 @@ static CUgraphExec exec;
 typedef CUresult any_fn();
 
 // Arguments as each form has them. What is passed for a narrower number is an int in any case.
-static CUresult call(const struct part *part, any_fn *fn) {
+static CUresult call_launch(const struct part *part, any_fn *fn) {
     CUfunction spin = places[0].spin;
-    CUcontext context = places[0].context;
     CUstream stream = part->stream;
-    size_t bytes = BYTES;
-    void *params[] = {&cost};
+    void *params[] = {&cost}, *none = NULL;
     CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, stream, NULL, 0};
     CUDA_LAUNCH_PARAMS devices = {spin, 1, 1, 1, 1, 1, 1, 0, stream, params};
+    switch (part->way->form) {
+    case KERNEL:
+        return fn(spin, 1, 1, 1, 1, 1, 1, 0, stream, params, none);
+    case COOPERATIVE:
+        return fn(spin, 1, 1, 1, 1, 1, 1, 0, stream, params);
+    case CONFIG:
+        return fn(&config, spin, params, none);
+    case DEVICES:
+        return fn(&devices, 1, 0);
+    case OLD:
+        return fn(spin);
+    case OLD_GRID:
+        return fn(spin, 1, 1);
+    case OLD_GRID_ASYNC:
+        return fn(spin, 1, 1, stream);
+    case GRAPH:
+        return fn(exec, stream);
+    default:
+        return CUDA_ERROR_NOT_FOUND;
+    }
+}
+
+static CUresult call_shape(const struct part *part, any_fn *fn) {
+    CUcontext context = places[0].context;
+    CUstream stream = part->stream;
     CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                           .srcDevice = from,
                           .srcPitch = BYTES,
@@ -140,36 +163,10 @@ static CUresult call(const struct part *part, any_fn *fn) {
                           .WidthInBytes = BYTES,
                           .Height = 1,
                           .Depth = 1};
-    size_t few = 4, pitch = BYTES, one = 1, zero = 0;
-    void *none = NULL;
     bool peer = part->way->name[8] == '3' && part->way->name[10] == 'P';
     if (peer)
         deep.reserved0 = deep.reserved1 = context;
     switch (part->way->form) {
-    case KERNEL:
-        return fn(spin, 1, 1, 1, 1, 1, 1, 0, stream, params, none);
-    case COOPERATIVE:
-        return fn(spin, 1, 1, 1, 1, 1, 1, 0, stream, params);
-    case CONFIG:
-        return fn(&config, spin, params, none);
-    case DEVICES:
-        return fn(&devices, 1, 0);
-    case OLD:
-        return fn(spin);
-    case OLD_GRID:
-        return fn(spin, 1, 1);
-    case OLD_GRID_ASYNC:
-        return fn(spin, 1, 1, stream);
-    case GRAPH:
-        return fn(exec, stream);
-    case LINEAR:
-        return fn(to, from, bytes);
-    case LINEAR_ASYNC:
-        return fn(to, from, bytes, stream);
-    case PEER:
-        return fn(to, context, from, context, bytes);
-    case PEER_ASYNC:
-        return fn(to, context, from, context, bytes, stream);
     case SHAPE_2D:
         return fn(&flat);
     case SHAPE_2D_ASYNC:
@@ -178,6 +175,24 @@ static CUresult call(const struct part *part, any_fn *fn) {
         return fn(&deep);
     case SHAPE_3D_ASYNC:
         return fn(&deep, stream);
+    default:
+        return CUDA_ERROR_NOT_FOUND;
+    }
+}
+
+static CUresult call_linear(const struct part *part, any_fn *fn) {
+    CUcontext context = places[0].context;
+    CUstream stream = part->stream;
+    size_t bytes = BYTES, few = 4, pitch = BYTES, one = 1, zero = 0;
+    switch (part->way->form) {
+    case LINEAR:
+        return fn(to, from, bytes);
+    case LINEAR_ASYNC:
+        return fn(to, from, bytes, stream);
+    case PEER:
+        return fn(to, context, from, context, bytes);
+    case PEER_ASYNC:
+        return fn(to, context, from, context, bytes, stream);
     case ARRAYS:
         return fn(arrays[1], zero, arrays[0], zero, bytes);
     case TO_ARRAY:
@@ -192,8 +207,17 @@ static CUresult call(const struct part *part, any_fn *fn) {
         return fn(to, pitch, 1, few, one);
     case SET_2D_ASYNC:
         return fn(to, pitch, 1, few, one, stream);
+    default:
+        return CUDA_ERROR_NOT_FOUND;
     }
-    return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult call(const struct part *part, any_fn *fn) {
+    enum form form = part->way->form;
+    if (form <= GRAPH)
+        return call_launch(part, fn);
+    return form >= SHAPE_2D && form <= SHAPE_3D_ASYNC ? call_shape(part, fn)
+                                                      : call_linear(part, fn);
 }
 
 static void *go(void *argument) {
