@@ -67,9 +67,13 @@ func (t *Table) told(m *Member, gpu int) {
 // may be more than the time that has passed: how far they overlap they cannot know.
 func (t *Table) reportSeat(c *Container, gpu int) {
 	s := &c.seats[gpu]
-	passed := t.now - s.reported
+	passed := max(0, t.now-s.reported)
 	s.reported = t.now
 	s.collectSome(gpu)
+	if s.state == seatLate { // all of this time is charged once its drain is over
+		s.busy, s.done = 0, 0
+		return
+	}
 	use := sched.Use{Busy: int64(min(s.busy, uint64(passed))), Work: int64(min(s.done, math.MaxInt32))}
 	s.busy, s.done = 0, 0
 	if use == (sched.Use{}) && !c.wants {
