@@ -88,9 +88,9 @@ func share(runs []*run) *claim {
 // times as many launches.
 func tenfold() *claim {
 	runs := withLone(beside(mix{"tenfold", of(
-		fmt.Sprintf("cost=100000 burst=2 wait=1 more=10 from=%d to=1000000", (settle+getsGoing+growsAfter).Milliseconds()),
+		fmt.Sprintf("cost=200000 burst=2 wait=1 more=10 from=%d to=1000000", (settle+getsGoing+growsAfter).Milliseconds()),
 		"cost=300000",
-		"cost=200000 wait=1 gap=100",
+		"cost=500000 wait=1 gap=200",
 	)}, getsGoing, growsAfter, growsFor), alone{})
 	// Each program is up to T ahead or behind when a phase ends, which is 1 % of it: so the mean of several machines counts.
 	ours := []*run{runs[0]}
