@@ -386,8 +386,12 @@ static inline void weir_trail_forget(struct weir_trail *trail) {
     WEIR_PUT(trail->head, 0);
     WEIR_PUT(trail->refused, 0);
     trail->tail = 0;
-    trail->last_launches = trail->last_work_ns = 0;
-    trail->seen = trail->still_ns = trail->owed = trail->overdue_ns = 0;
+    WEIR_PUT(trail->last_launches, 0);
+    WEIR_PUT(trail->last_work_ns, 0);
+    WEIR_PUT(trail->seen, 0);
+    WEIR_PUT(trail->still_ns, 0);
+    WEIR_PUT(trail->owed, 0);
+    WEIR_PUT(trail->overdue_ns, 0);
 }
 
 // Launches in all lanes of the GPU but this one, and what they are expected to take.

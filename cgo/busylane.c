@@ -132,7 +132,7 @@ static struct weir_busy_lane *make_lane(struct weir_busy *busy, uintptr_t thread
     WEIR_PUT(lane->context, context);
     WEIR_PUT(lane->stream, stream);
     WEIR_PUT(lane->gpu, gpu);
-    lane->place = place;
+    WEIR_PUT(lane->place, place);
     WEIR_PUT(lane->entry, NULL);
     WEIR_PUT(lane->ended, 0);
     WEIR_PUT(lane->dead, 0);

@@ -100,8 +100,8 @@ static void learn_hold(struct weir_busy_context *context, uint32_t bytes, uint64
 // A measured launch has come to its end.
 static void measured(struct weir_busy *busy, struct weir_busy_lane *lane,
                      const struct weir_busy_mark *mark) {
-    struct weir_busy_context *context = &busy->contexts[lane->place];
-    struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
+    struct weir_busy_context *context = &busy->contexts[WEIR_GET(lane->place)];
+    struct weir_busy_gpu *gpu = &busy->gpus[WEIR_GET(lane->gpu)];
     struct weir_busy_key *known = mark->known;
     uint64_t ns, held_ns = 0, took_ns = mark->after_ns - mark->before_ns + HOLD_MARGIN_NS;
     if (mark->holds && weir_busy_between(busy, mark->hold, mark->start, &held_ns) == CUDA_SUCCESS)
@@ -167,8 +167,8 @@ static void rebase(struct weir_busy_context *context, struct weir_busy_mark *mar
 
 // Looks at the oldest mark of a lane. Whether it is done with, and the next one's turn.
 static int look(struct weir_busy *busy, struct weir_busy_lane *lane) {
-    struct weir_busy_context *context = &busy->contexts[lane->place];
-    struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
+    struct weir_busy_context *context = &busy->contexts[WEIR_GET(lane->place)];
+    struct weir_busy_gpu *gpu = &busy->gpus[WEIR_GET(lane->gpu)];
     struct weir_busy_mark *mark = &lane->marks[lane->tail % WEIR_BUSY_MARKS];
     uint64_t asked_ns = weir_busy_clock(), since_ns;
     uint64_t begun_ns = mark->after_ns + BEGIN_NS;
@@ -195,9 +195,9 @@ static int look(struct weir_busy *busy, struct weir_busy_lane *lane) {
 
 // Looks at a lane's marks as far as calls are allowed. Whether some are left.
 static int look_at_all(struct weir_busy *busy, struct weir_busy_lane *lane) {
-    struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
-    while (lane->tail != __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE)) {
-        uint64_t before = busy->polls;
+    struct weir_busy_gpu *gpu = &busy->gpus[WEIR_GET(lane->gpu)];
+    while (WEIR_GET(lane->tail) != __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE)) {
+        uint64_t before = WEIR_GET(busy->polls);
         if (__atomic_load_n(&lane->dead, __ATOMIC_SEQ_CST))
             return 0;
         if (gpu->calls < LAUNCHES_A_POLL)
@@ -207,7 +207,7 @@ static int look_at_all(struct weir_busy *busy, struct weir_busy_lane *lane) {
             weir_capture_relax();
         }
         int next = look(busy, lane);
-        uint64_t cost = (busy->polls - before) * LAUNCHES_A_POLL;
+        uint64_t cost = (WEIR_GET(busy->polls) - before) * LAUNCHES_A_POLL;
         gpu->calls = gpu->calls > cost ? gpu->calls - cost : 0;
         if (!next)
             return 1;
@@ -268,7 +268,7 @@ static int settle(struct weir_busy *busy, uint32_t ordinal, uint64_t now_ns) {
 // Has one lane sample its next launch, where launches are so few that they would not come to it.
 static void nudge(struct weir_busy *busy, uint64_t now_ns) {
     struct weir_busy_lane *lane = &busy->lanes[busy->turn % busy->lanes_used];
-    struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
+    struct weir_busy_gpu *gpu = &busy->gpus[WEIR_GET(lane->gpu)];
     if (now_ns - gpu->nudged_ns < NUDGE_NS)
         return;
     gpu->nudged_ns = now_ns;

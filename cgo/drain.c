@@ -52,8 +52,9 @@ static uint64_t done_of(const struct weir_busy_lane *lane) {
 
 // Launches of which no event can tell count as done after their time.
 static void give_up(struct weir_busy_lane *lane, uint64_t now_ns) {
-    if (lane->trail.last_launches < lane->trail.seen && now_ns >= lane->trail.overdue_ns)
-        weir_busy_done(lane, lane->trail.seen, 0);
+    uint64_t seen = WEIR_GET(lane->trail.seen);
+    if (WEIR_GET(lane->trail.last_launches) < seen && now_ns >= WEIR_GET(lane->trail.overdue_ns))
+        weir_busy_done(lane, seen, 0);
 }
 
 // Asks for events of all lanes, and records behind those that have been still for so long.
@@ -68,12 +69,12 @@ static void look(struct weir_time *time, uint32_t gpu, uint64_t still_ns, uint64
         if (!is_on(time, lane, gpu))
             continue;
         uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
-        if (launches != trail->seen) {
-            trail->overdue_ns = now_ns + busy->gpus[lane->gpu].time.ahead_ns + OVERDUE_NS;
-            trail->seen = launches;
-            trail->still_ns = now_ns;
+        if (launches != WEIR_GET(trail->seen)) {
+            WEIR_PUT(trail->overdue_ns, now_ns + busy->gpus[lane->gpu].time.ahead_ns + OVERDUE_NS);
+            WEIR_PUT(trail->seen, launches);
+            WEIR_PUT(trail->still_ns, now_ns);
         }
-        int record = !crowd && now_ns - trail->still_ns >= still_ns;
+        int record = !crowd && now_ns - WEIR_GET(trail->still_ns) >= still_ns;
         if (!weir_trail_look(busy, lane, record) && (crowd || !weir_trail_can(busy, lane)))
             give_up(lane, now_ns);
     }
@@ -88,8 +89,8 @@ static void add_lane(struct tally *all, const struct weir_busy_lane *lane) {
     uint64_t work_ns = WEIR_GET(lane->work_ns), done_ns = WEIR_GET(lane->done_work_ns);
     all->work_ns += work_ns;
     all->flight_ns += done < launches && work_ns > done_ns ? work_ns - done_ns : 0;
-    all->owing += done < trail->owed;
-    all->active += done < launches || launches != trail->seen;
+    all->owing += done < WEIR_GET(trail->owed);
+    all->active += done < launches || launches != WEIR_GET(trail->seen);
 }
 
 static struct tally tally(struct weir_time *time, uint32_t gpu) {
@@ -161,7 +162,8 @@ static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     a->quiet = 1;
     for (uint32_t i = 0; i < busy->lanes_used; i++)
         if (is_on(time, &busy->lanes[i], gpu))
-            busy->lanes[i].trail.owed = __atomic_load_n(&busy->lanes[i].launches, __ATOMIC_ACQUIRE);
+            WEIR_PUT(busy->lanes[i].trail.owed,
+                     __atomic_load_n(&busy->lanes[i].launches, __ATOMIC_ACQUIRE));
 }
 
 // Others come and go: what launches take is learned while they are away.

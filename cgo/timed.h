@@ -13,6 +13,9 @@
 //   the
 //     gate: so whoever clears `active`, settles the gate, and finds all counters as they were, has
 //     overlooked nothing;
+//   - what there is no lane for (the 1025th pair of a thread and a stream, the 65th context) is
+//   held
+//     back as any other, but neither measured nor waited for in a drain;
 //   - all that is kept lies in memory which a forked child finds wiped. It is made at the first
 //     launch, lest each process that only starts pay for it.
 #ifndef WEIR_TIMED_H

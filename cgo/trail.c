@@ -16,8 +16,9 @@ static CUresult record(struct weir_busy *busy, CUevent *event, CUstream stream) 
     return result ? result : WEIR_REAL(cuEventRecord)(*event, stream);
 }
 
-static int has_come(struct weir_busy *busy, CUevent event) {
-    __atomic_fetch_add(&busy->polls, 1, __ATOMIC_RELAXED);
+// `counted`: launches' calls, or the helper's.
+static int has_come(uint64_t *counted, CUevent event) {
+    __atomic_fetch_add(counted, 1, __ATOMIC_RELAXED);
     return WEIR_REAL(cuEventQuery)(event) != CUDA_ERROR_NOT_READY;
 }
 
@@ -26,7 +27,7 @@ static int has_come(struct weir_busy *busy, CUevent event) {
 void weir_trail_mark(struct weir_busy *busy, struct weir_busy_lane *lane) {
     struct weir_trail *trail = &lane->trail;
     uint32_t at = trail->head % WEIR_TRAIL_EVENTS;
-    if (trail->refused || __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE))
+    if (WEIR_GET(trail->refused) || __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE))
         return;
     if (record(busy, &trail->events[at], lane->stream) != CUDA_SUCCESS) {
         WEIR_PUT(trail->refused, 1);
@@ -45,7 +46,8 @@ uint32_t weir_trail_left(struct weir_busy *busy, struct weir_busy_lane *lane) {
     int mode = trail->tail == trail->head ? -1 : weir_capture_relax();
     while (trail->tail != trail->head) {
         uint32_t at = trail->tail % WEIR_TRAIL_EVENTS;
-        if (lane->done < trail->launches[at] && !has_come(busy, trail->events[at]))
+        if (WEIR_GET(lane->done) < trail->launches[at] &&
+            !has_come(&busy->calls, trail->events[at]))
             break;
         weir_busy_done(lane, trail->launches[at], trail->work_ns[at]);
         trail->tail++;
@@ -82,19 +84,20 @@ static int is_current(struct weir_busy *busy, CUcontext context) {
 // may wait for ever in. So that stream is asked whether it has come to its end.
 static void look_behind(struct weir_busy *busy, struct weir_busy_lane *lane) {
     struct weir_trail *trail = &lane->trail;
+    CUstream stream = WEIR_GET(lane->stream);
     uint64_t work_ns = WEIR_GET(lane->work_ns);
     uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
     if (is_under_way(lane))
         return;
-    if (!is_current(busy, lane->context)) {
+    if (!is_current(busy, WEIR_GET(lane->context))) {
         WEIR_PUT(trail->refused, 1);
-    } else if ((uintptr_t)lane->stream == CU_STREAM_LEGACY) {
+    } else if ((uintptr_t)stream == CU_STREAM_LEGACY) {
         __atomic_fetch_add(&busy->polls, 1, __ATOMIC_RELAXED);
-        if (WEIR_REAL(cuStreamQuery)(lane->stream) == CUDA_SUCCESS)
+        if (WEIR_REAL(cuStreamQuery)(stream) == CUDA_SUCCESS)
             weir_busy_done(lane, launches, work_ns);
-    } else if (record(busy, &trail->last, lane->stream) == CUDA_SUCCESS) {
-        trail->last_launches = launches;
-        trail->last_work_ns = work_ns;
+    } else if (record(busy, &trail->last, stream) == CUDA_SUCCESS) {
+        WEIR_PUT(trail->last_launches, launches);
+        WEIR_PUT(trail->last_work_ns, work_ns);
     } else {
         WEIR_PUT(trail->refused, 1);
     }
@@ -112,7 +115,7 @@ static void look_at_marks(struct weir_busy *busy, struct weir_busy_lane *lane) {
         uint64_t work_ns = WEIR_GET(trail->work_ns[place]);
         if (launches <= WEIR_GET(lane->done))
             continue;
-        if (!has_come(busy, WEIR_GET(trail->events[place])))
+        if (!has_come(&busy->polls, WEIR_GET(trail->events[place])))
             return;
         weir_busy_done(lane, launches, work_ns);
     }
@@ -125,10 +128,11 @@ static void look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_re
     uint32_t head = __atomic_load_n(&trail->head, __ATOMIC_ACQUIRE);
     uint64_t marked = head ? WEIR_GET(trail->launches[(head - 1) % WEIR_TRAIL_EVENTS]) : 0;
     look_at_marks(busy, lane);
-    if (trail->last_launches > WEIR_GET(lane->done) && has_come(busy, trail->last))
-        weir_busy_done(lane, trail->last_launches, trail->last_work_ns);
+    if (WEIR_GET(trail->last_launches) > WEIR_GET(lane->done) &&
+        has_come(&busy->polls, trail->last))
+        weir_busy_done(lane, WEIR_GET(trail->last_launches), WEIR_GET(trail->last_work_ns));
     if (may_record && WEIR_GET(lane->done) < launches && marked < launches &&
-        trail->last_launches < launches && weir_trail_can(busy, lane))
+        WEIR_GET(trail->last_launches) < launches && weir_trail_can(busy, lane))
         look_behind(busy, lane);
 }
 

@@ -274,11 +274,22 @@ func TestForkAtTheGate(t *testing.T) {
 	h.answers("ok 0")
 }
 
-// Streams and contexts end while the helper attends.
+// Streams and contexts end while the helper attends, and other threads launch.
 func TestEndsWhileAttended(t *testing.T) {
-	t.Parallel()
-	a, h, s := startTime(t, address)
+	for _, b := range []*build{address, threads} {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			testEndsWhileAttended(t, b)
+		})
+	}
+}
+
+func testEndsWhileAttended(t *testing.T, b *build) {
+	a, h, s := startTime(t, b)
+	*a.control.word32(windowAt) = 4000
 	a.setLease(open(1))
+	h.ok("hog 500 0 %d", streamA)
+	h.ok("hog 20 100 %d", streamB)
 	for round := range 20 {
 		a.look(s, 1)
 		context := h.ok("context 0")[0]
@@ -292,5 +303,8 @@ func TestEndsWhileAttended(t *testing.T) {
 	a.setLease(closed(1))
 	a.look(s, 1)
 	a.said(abi.MsgDrained, 1)
-	a.said(abi.MsgIdle, 1)
+	a.setLease(open(2))
+	h.ok("stop")
+	a.look(s, 2)
+	a.said(abi.MsgIdle, 2)
 }
