@@ -137,13 +137,16 @@ func (c *crew) goOn() {
 	c.t.Helper()
 	for _, f := range c.flows {
 		for i, load := range f.loads {
-			before := f.Launches(load)
+			before, began := f.Launches(load), time.Now()
 			c.n.Eventually(func() string {
 				if f.Launches(load) == before {
 					return fmt.Sprintf("%s of %s stands still at %d launches", f.plays[i], f.Name, before)
 				}
 				return ""
 			})
+			if waited := time.Since(began); waited > 2*time.Second {
+				c.log("%s of %s stood still for %s", f.plays[i], f.Name, waited)
+			}
 		}
 	}
 }
