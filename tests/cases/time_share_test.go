@@ -166,6 +166,7 @@ func TestT10TwoWithGaps(t *testing.T) {
 // card, waits for nobody.
 func TestD2GateOfAnotherGPU(t *testing.T) {
 	t.Parallel()
+	const kept = 0.85 // of the launches: the processors, which all share, have more to do
 	n := node.Start(t, node.Options{Machine: dividedMachine(t), Config: always})
 	mig := devicesOf(n.Books().GPUs[1])
 	on := func(name, uuid string, weight string) playing {
@@ -185,7 +186,7 @@ func TestD2GateOfAnotherGPU(t *testing.T) {
 	attempt(t, func() string {
 		now := rates(time.Second, lone, apart)
 		for i := range now {
-			if now[i] < 0.95*alone[i] {
+			if now[i] < kept*alone[i] {
 				return fmt.Sprintf("%.0f launches a second before, and %.0f once there was load on another GPU", alone, now)
 			}
 		}
