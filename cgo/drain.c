@@ -160,7 +160,8 @@ static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     a->expected_ns = 0;
     a->told_ns = now_ns;
     a->quiet = 1;
-    for (uint32_t i = 0; i < busy->lanes_used; i++)
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++)
         if (is_on(time, &busy->lanes[i], gpu))
             WEIR_PUT(busy->lanes[i].trail.owed,
                      __atomic_load_n(&busy->lanes[i].launches, __ATOMIC_ACQUIRE));

@@ -82,7 +82,8 @@ void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes) {
     room_ns = room_ns < least_ns ? least_ns : room_ns;
     WEIR_PUT(time->gpus[gpu].room_ns, room_ns);
     WEIR_PUT(time->gpus[gpu].step_ns, room_ns / WEIR_TRAIL_EVENTS);
-    for (uint32_t i = 0; room_ns && i < busy->lanes_used; i++)
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; room_ns && i < used; i++)
         if (WEIR_GET(busy->lanes[i].mark_at_ns) == UINT64_MAX)
             WEIR_PUT(busy->lanes[i].mark_at_ns, 0);
 }
