@@ -36,10 +36,12 @@
 #define WEIR_BUSY_GPUS 64u
 #define WEIR_BUSY_CONTEXTS 64u
 #define WEIR_BUSY_LANES 1024u
-#define WEIR_BUSY_INDEX 4096u  // places in the index of lanes; a power of two
-#define WEIR_BUSY_KEYS 4096u   // a power of two
-#define WEIR_BUSY_PROBES 8u    // places of the index or of keys that are looked at
-#define WEIR_BUSY_MARKS 4u     // of a lane, that wait to be seen; a power of two
+#define WEIR_BUSY_INDEX 4096u       // places in the index of lanes; a power of two
+#define WEIR_BUSY_KEYS 4096u        // a power of two
+#define WEIR_BUSY_PROBES 8u         // places of the index or of keys that are looked at
+#define WEIR_BUSY_RECENT 16u        // keys that a lane remembers; a power of two
+#define WEIR_BUSY_RECENT_SHIFT 28u  // of a hash's 32 bits to those that say a place
+#define WEIR_BUSY_MARKS 4u          // of a lane, that wait to be seen; a power of two
 #define WEIR_BUSY_CAPTURES 16u
 // Calls a second that the helper may make beside those that launches allow.
 #define WEIR_BUSY_SPARE 10u
@@ -109,26 +111,32 @@ struct weir_trail {
     uint64_t overdue_ns;  // when work counts as done of which no event tells
 };
 
+// A key that a lane has launched with, by what makes it: so that it need be neither made nor
+// searched for again.
+struct weir_busy_recent {
+    uint64_t what, size, shape;
+    struct weir_busy_key *known;  // NULL: this place is free
+    uint64_t key;
+} __attribute__((aligned(64)));
+
 // One thread's launches in one stream.
 struct weir_busy_lane {
-    // Of the hot path.
+    // Of the hot path, all in one line.
     uintptr_t thread;  // 0: this lane is free
     CUcontext context;
     CUstream stream;
-    uint64_t last_key;
-    struct weir_busy_key *last;
-    uint64_t work_ns;  // expected of all launches
+    struct weir_busy_key *last;  // of the last launch
+    uint64_t work_ns;            // expected of all launches
     uint64_t launches;
-    uint64_t sample_at;  // `launches` at which the next one is looked at; others may set it to 0
-    uint64_t
-        mark_at_ns;  // `work_ns` at which the window is to be looked at; others may set it to 0
-    uint64_t done_work_ns;  // of the work, so much is done for certain; by helper and thread
+    uint64_t sample_at;   // `launches` at which the next one is looked at; others may set it to 0
+    uint64_t mark_at_ns;  // `work_ns` at which the window is; others may set it to 0
     // Of the rest.
+    uint32_t gpu, place;    // ordinal; of the context
+    uint64_t done_work_ns;  // of the work, so much is done for certain; by helper and thread
     const uint64_t *entry;  // its thread's word at the gate (gate.h); NULL: it has none
     uint64_t done;          // of the launches, so many are done for certain; by helper and thread
     uint64_t due;           // `launches` at which the next sample is due
     uint64_t dice;
-    uint32_t gpu, place;  // ordinal; of the context
     uint32_t ended;       // the stream is destroyed
     uint32_t dead;        // the context is ending
     uint32_t muted;       // its events are refused
@@ -138,6 +146,7 @@ struct weir_busy_lane {
     uint32_t shy;         // how often that was in vain
     uint32_t owed;        // calls made meanwhile
     uint32_t head, tail;  // marks made, by the thread, and seen, by the helper
+    struct weir_busy_recent recent[WEIR_BUSY_RECENT];  // by its thread alone
     struct weir_busy_mark marks[WEIR_BUSY_MARKS];
     struct weir_trail trail;
 } __attribute__((aligned(64)));
@@ -296,17 +305,27 @@ static inline struct weir_busy_key *weir_busy_known(struct weir_busy *busy, uint
     return NULL;
 }
 
+// Where a lane remembers such a key.
+static inline struct weir_busy_recent *weir_busy_recent(struct weir_busy_lane *lane, uint64_t what,
+                                                        uint64_t size) {
+    uint32_t hash = ((uint32_t)(what >> 3) + (uint32_t)size) * 0x9e3779b1u;
+    return &lane->recent[hash >> WEIR_BUSY_RECENT_SHIFT];
+}
+
+// Remembers the key of this thread's last launch.
+static inline void weir_busy_remember(struct weir_busy_lane *lane, uint64_t what, uint64_t size,
+                                      uint64_t shape, uint64_t key) {
+    *weir_busy_recent(lane, what, size) =
+        (struct weir_busy_recent){what, size, shape, lane->last, key};
+}
+
 // Right before the driver is called: this thread launches in its lane.
 static inline struct weir_busy_launch
 weir_busy_begin_in(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t key) {
-    struct weir_busy_key *known = lane->last;
-    if (lane->last_key != key) {
-        known = weir_busy_known(busy, key);
-        if (__builtin_expect(!known, 0))
-            return weir_busy_begin_slow(busy, lane, key);
-        lane->last = known;
-        lane->last_key = key;
-    }
+    struct weir_busy_key *known = weir_busy_known(busy, key);
+    if (__builtin_expect(!known, 0))
+        return weir_busy_begin_slow(busy, lane, key);
+    lane->last = known;
     uint64_t expected_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
     if (__builtin_expect(!expected_ns || lane->launches >= WEIR_GET(lane->sample_at) ||
                              __atomic_load_n(&busy->captures, __ATOMIC_RELAXED),

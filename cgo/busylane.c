@@ -98,7 +98,6 @@ static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
     WEIR_PUT(lane->sample_at, 0);
     WEIR_PUT(lane->mark_at_ns, 0);
     lane->due = 0;
-    lane->last_key = 0;
     weir_trail_forget(&lane->trail);
 }
 
@@ -139,6 +138,7 @@ static struct weir_busy_lane *make_lane(struct weir_busy *busy, uintptr_t thread
     WEIR_PUT(lane->wished, 0);
     WEIR_PUT(lane->nudged, 0);
     lane->muted = 0;
+    memset(lane->recent, 0, sizeof(lane->recent));
     lane->waits = lane->shy = lane->owed = 0;
     lane->dice = thread ^ (uintptr_t)stream ^ number * 0x9e3779b97f4a7c15u;
     __atomic_store_n(&lane->thread, thread, __ATOMIC_RELEASE);

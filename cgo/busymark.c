@@ -320,7 +320,6 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
     int captures = __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) != 0;
     struct weir_busy_key *known = enter_key(busy, key);
     lane->last = known;
-    lane->last_key = key;
     if (!WEIR_GET(known->since_ns))
         WEIR_PUT(known->since_ns, weir_busy_clock());
     enum sample sample = captures ? SAMPLE_NOT : choose(busy, lane, known);

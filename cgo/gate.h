@@ -196,15 +196,17 @@ static inline void weir_gate_outside(struct weir_gate_word *word) {
     __atomic_store_n(&word->state, state & ~(uint64_t)WEIR_GATE_INSIDE, __ATOMIC_RELEASE);
 }
 
-// The entry of a thread that has this word. Always part of its caller, whose stack pointer it is
-// that tells one frame from another.
-__attribute__((always_inline)) static inline struct weir_pass
-weir_gate_enter_with(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word *word) {
+// The entry of a thread that has this word, where nothing stands against it: what its word is from
+// then on; 0 where it is not inside. Always part of its caller, whose stack pointer it is that
+// tells one frame from another.
+__attribute__((always_inline)) static inline uint64_t
+weir_gate_enter_open(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word *word,
+                     struct weir_pass *pass) {
     uint64_t state = __atomic_load_n(&word->state, __ATOMIC_RELAXED);
     if (__builtin_expect(__atomic_load_n(&gate->mode, __ATOMIC_ACQUIRE) != WEIR_GATE_PLAIN ||
                              (state & WEIR_GATE_INSIDE),
                          0))
-        return weir_gate_enter_slow(gate, gpu, weir_gate_stack());
+        return 0;
     state = weir_gate_next(state, gpu);
     __atomic_store_n(&word->stack, weir_gate_stack(), __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_RELEASE);
@@ -213,9 +215,18 @@ weir_gate_enter_with(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word
     uint32_t lease = weir_gate_lease(gate, gpu);  // E2
     if (__builtin_expect(lease & WEIR_LEASE_CLOSED, 0)) {
         weir_gate_outside(word);
-        return weir_gate_enter_slow(gate, gpu, weir_gate_stack());
+        return 0;
     }
-    return (struct weir_pass){word, lease, 0};
+    *pass = (struct weir_pass){word, lease, 0};
+    return state;
+}
+
+__attribute__((always_inline)) static inline struct weir_pass
+weir_gate_enter_with(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word *word) {
+    struct weir_pass pass;
+    if (__builtin_expect(!weir_gate_enter_open(gate, gpu, word, &pass), 0))
+        return weir_gate_enter_slow(gate, gpu, weir_gate_stack());
+    return pass;
 }
 
 // Before a launch on a GPU, the control page's number of it. Each enter has its leave, by the same
@@ -232,6 +243,17 @@ static inline void weir_gate_leave(struct weir_gate *gate, uint32_t gpu, struct 
         weir_gate_leave_slow(gate, gpu, pass);
     else
         weir_gate_outside(pass.word);  // E5
+}
+
+// The same after weir_gate_enter_open, which gave `state`: to read the word again would cost as
+// much as all else, since it is hardly written. An entry meanwhile that took this one for gone may
+// have counted on; then a number comes twice, and a revoker waits for one launch more.
+static inline void weir_gate_leave_open(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass,
+                                        uint64_t state) {
+    if (__builtin_expect(weir_gate_lease(gate, gpu) != pass.lease, 0))  // E4
+        weir_gate_leave_slow(gate, gpu, pass);
+    else
+        __atomic_store_n(&pass.word->state, state - WEIR_GATE_INSIDE, __ATOMIC_RELEASE);  // E5
 }
 
 #endif

@@ -38,8 +38,13 @@ extern void *weir_real_table[WEIR_FN_COUNT];
 // Looks `fn` up in the loaded driver and remembers it. Never NULL, see above.
 void *weir_real_find(enum weir_fn fn);
 
+// What has been found of it, or NULL.
+static inline void *weir_real_known(enum weir_fn fn) {
+    return __atomic_load_n(&weir_real_table[fn], __ATOMIC_ACQUIRE);
+}
+
 static inline void *weir_real(enum weir_fn fn) {
-    void *function = __atomic_load_n(&weir_real_table[fn], __ATOMIC_ACQUIRE);
+    void *function = weir_real_known(fn);
     return function ? function : weir_real_find(fn);
 }
 

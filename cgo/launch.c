@@ -1,5 +1,8 @@
 // launch.c: launches of kernels, by whatever export. What they say to the scheduler of time is
 // timed.h's; the driver is called with what the program gave, in any case.
+//
+// Each export has two forms of itself: one that serves what nearly all launches are, in one line
+// and without a call but the driver's, and one that serves all else.
 #include "contexts.h"
 #include "hooks.h"
 #include "state.h"
@@ -15,88 +18,66 @@ static inline uint64_t block_word(unsigned x, unsigned y, unsigned z, unsigned s
     return (uint64_t)x ^ (uint64_t)y << 11 ^ (uint64_t)z << 22 ^ (uint64_t)shared_bytes << 32;
 }
 
-// `call` is evaluated between begin and end; its result is that of all this.
-#define LAUNCH(function, grid, block, stream, per_thread, call)                                    \
-    ({                                                                                             \
+// The wrapper of an export with such parameters, which it is called with as `arguments`. Where
+// `given` is 0 it is the driver's to say what is wrong.
+#define LAUNCH(export, given, grid, block, stream, per_thread, parameters, arguments)              \
+    static WEIR_RARE CUresult export##_slow parameters {                                           \
+        if (!(given))                                                                              \
+            return WEIR_REAL(export) arguments;                                                    \
         struct weir_timed op;                                                                      \
-        weir_timed_begin(&op, stream, per_thread, (uint64_t)(uintptr_t)(function), grid, block,    \
+        weir_timed_begin(&op, stream, per_thread, (uint64_t)(uintptr_t)function, grid, block,      \
                          WEIR_TIMED_GATED);                                                        \
-        weir_timed_end(&op, call);                                                                 \
-    })
+        return weir_timed_end(&op, WEIR_REAL(export) arguments);                                   \
+    }                                                                                              \
+    CUresult weir_##export parameters {                                                            \
+        export##_fn *driver = (export##_fn *)weir_real_known(WEIR_FN_##export);                    \
+        struct weir_quick quick;                                                                   \
+        if (__builtin_expect(!(given) || !driver ||                                                \
+                                 !weir_quick_begin(&quick, stream, per_thread,                     \
+                                                   (uint64_t)(uintptr_t)function, grid, block),    \
+                             0))                                                                   \
+            return export##_slow arguments;                                                        \
+        return weir_quick_end(&quick, driver arguments);                                           \
+    }
 
 #define GRID grid_word(grid_x, grid_y, grid_z)
 #define BLOCK block_word(block_x, block_y, block_z, shared_bytes)
 
-CUresult weir_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                             unsigned block_x, unsigned block_y, unsigned block_z,
-                             unsigned shared_bytes, CUstream stream, void **params, void **extra) {
-    return LAUNCH(function, GRID, BLOCK, stream, 0,
-                  WEIR_REAL(cuLaunchKernel)(function, grid_x, grid_y, grid_z, block_x, block_y,
-                                            block_z, shared_bytes, stream, params, extra));
-}
+#define KERNEL                                                                                     \
+    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params,    \
+     void **extra)
+#define ITS_KERNEL                                                                                 \
+    (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params,    \
+     extra)
+LAUNCH(cuLaunchKernel, 1, GRID, BLOCK, stream, 0, KERNEL, ITS_KERNEL)
+LAUNCH(cuLaunchKernel_ptsz, 1, GRID, BLOCK, stream, 1, KERNEL, ITS_KERNEL)
 
-CUresult weir_cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                  unsigned grid_z, unsigned block_x, unsigned block_y,
-                                  unsigned block_z, unsigned shared_bytes, CUstream stream,
-                                  void **params, void **extra) {
-    return LAUNCH(function, GRID, BLOCK, stream, 1,
-                  WEIR_REAL(cuLaunchKernel_ptsz)(function, grid_x, grid_y, grid_z, block_x, block_y,
-                                                 block_z, shared_bytes, stream, params, extra));
-}
-
-CUresult weir_cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                        unsigned grid_z, unsigned block_x, unsigned block_y,
-                                        unsigned block_z, unsigned shared_bytes, CUstream stream,
-                                        void **params) {
-    return LAUNCH(function, GRID, BLOCK, stream, 0,
-                  WEIR_REAL(cuLaunchCooperativeKernel)(function, grid_x, grid_y, grid_z, block_x,
-                                                       block_y, block_z, shared_bytes, stream,
-                                                       params));
-}
-
-CUresult weir_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                             unsigned grid_z, unsigned block_x, unsigned block_y,
-                                             unsigned block_z, unsigned shared_bytes,
-                                             CUstream stream, void **params) {
-    return LAUNCH(function, GRID, BLOCK, stream, 1,
-                  WEIR_REAL(cuLaunchCooperativeKernel_ptsz)(function, grid_x, grid_y, grid_z,
-                                                            block_x, block_y, block_z, shared_bytes,
-                                                            stream, params));
-}
+#define COOPERATIVE                                                                                \
+    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params)
+#define ITS_COOPERATIVE                                                                            \
+    (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params)
+LAUNCH(cuLaunchCooperativeKernel, 1, GRID, BLOCK, stream, 0, COOPERATIVE, ITS_COOPERATIVE)
+LAUNCH(cuLaunchCooperativeKernel_ptsz, 1, GRID, BLOCK, stream, 1, COOPERATIVE, ITS_COOPERATIVE)
 
 #define CONFIG_GRID grid_word(config->gridDimX, config->gridDimY, config->gridDimZ)
 #define CONFIG_BLOCK                                                                               \
     block_word(config->blockDimX, config->blockDimY, config->blockDimZ, config->sharedMemBytes)
 
-// Without a configuration it is the driver's to say what is wrong.
-CUresult weir_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params,
-                               void **extra) {
-    if (!config)
-        return WEIR_REAL(cuLaunchKernelEx)(config, function, params, extra);
-    return LAUNCH(function, CONFIG_GRID, CONFIG_BLOCK, config->hStream, 0,
-                  WEIR_REAL(cuLaunchKernelEx)(config, function, params, extra));
-}
-
-CUresult weir_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function,
-                                    void **params, void **extra) {
-    if (!config)
-        return WEIR_REAL(cuLaunchKernelEx_ptsz)(config, function, params, extra);
-    return LAUNCH(function, CONFIG_GRID, CONFIG_BLOCK, config->hStream, 1,
-                  WEIR_REAL(cuLaunchKernelEx_ptsz)(config, function, params, extra));
-}
+#define CONFIGURED (const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+#define ITS_CONFIGURED (config, function, params, extra)
+LAUNCH(cuLaunchKernelEx, config, CONFIG_GRID, CONFIG_BLOCK, config->hStream, 0, CONFIGURED,
+       ITS_CONFIGURED)
+LAUNCH(cuLaunchKernelEx_ptsz, config, CONFIG_GRID, CONFIG_BLOCK, config->hStream, 1, CONFIGURED,
+       ITS_CONFIGURED)
 
 // ---- As the first versions launched: the block is a setting of the function ----
 
-CUresult weir_cuLaunch(CUfunction function) {
-    return LAUNCH(function, 1, 0, NULL, 0, WEIR_REAL(cuLaunch)(function));
-}
-
-CUresult weir_cuLaunchGrid(CUfunction function, int width, int height) {
-    return LAUNCH(function, grid_word((unsigned)width, (unsigned)height, 1), 0, NULL, 0,
-                  WEIR_REAL(cuLaunchGrid)(function, width, height));
-}
-
-CUresult weir_cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream) {
-    return LAUNCH(function, grid_word((unsigned)width, (unsigned)height, 1), 0, stream, 0,
-                  WEIR_REAL(cuLaunchGridAsync)(function, width, height, stream));
-}
+#define PLANE grid_word((unsigned)width, (unsigned)height, 1)
+LAUNCH(cuLaunch, 1, 1, 0, NULL, 0, (CUfunction function), (function))
+LAUNCH(cuLaunchGrid, 1, PLANE, 0, NULL, 0, (CUfunction function, int width, int height),
+       (function, width, height))
+LAUNCH(cuLaunchGridAsync, 1, PLANE, 0, stream, 0,
+       (CUfunction function, int width, int height, CUstream stream),
+       (function, width, height, stream))

@@ -195,6 +195,7 @@ static inline void weir_timed_begin(struct weir_timed *op, CUstream stream, int 
         if (__builtin_expect(number && !WEIR_GET(time->busy.captures), 1)) {
             uint64_t key = weir_busy_key((void *)(uintptr_t)what, size, shape, lane->gpu);
             *op = weir_timed_go(time, number - 1, lane, word, key, how);
+            weir_busy_remember(lane, what, size, shape, key);
             return;
         }
     }
@@ -209,6 +210,74 @@ static inline CUresult weir_timed_end(struct weir_timed *op, CUresult result) {
                             op->marked, result);
     if (op->gated)
         weir_gate_leave(&op->time->gate, op->gpu, op->pass);
+    return result;
+}
+
+// ---- Launches of kernels ----
+
+// A launch as nearly all are: its kernel is known, it is not sampled, its thread launches where it
+// did last, and the gate is open. All is looked at before anything is written, so whoever is told
+// no (0) begins with weir_timed_begin as if this had not been.
+struct weir_quick {
+    uint64_t entered;  // what the thread's word became
+    struct weir_time *time;
+    struct weir_busy_lane *lane;
+    uint64_t added_ns;
+    struct weir_pass pass;
+    uint32_t gpu;
+};
+
+// No call is made, nor is one made by its caller ahead of the driver's: what the program gave stays
+// in its registers until then.
+__attribute__((always_inline)) static inline int weir_quick_begin(struct weir_quick *quick,
+                                                                  CUstream stream, int per_thread,
+                                                                  uint64_t what, uint64_t size,
+                                                                  uint64_t shape) {
+    struct weir_gate_word *word = weir_gate_mine;
+    struct weir_busy_lane *lane = word ? word->last : NULL;
+    if (__builtin_expect(!lane, 0))
+        return 0;
+    // Where there is a lane, there are these.
+    const struct weir_state *state = __atomic_load_n(&weir_state_page, __ATOMIC_RELAXED);
+    struct weir_time *time = WEIR_GET(state->time);
+    struct weir_busy *busy = &time->busy;
+    if (__builtin_expect(WEIR_GET(state->mode) != WEIR_MODE_ENFORCED ||
+                             !weir_busy_is(lane, weir_sys_self(), WEIR_GET(time->sole),
+                                           weir_timed_stream(stream, per_thread)) ||
+                             WEIR_GET(busy->captures) ||
+                             lane->work_ns >= WEIR_GET(lane->mark_at_ns) ||
+                             lane->launches >= WEIR_GET(lane->sample_at),
+                         0))
+        return 0;
+    const struct weir_busy_recent *recent = weir_busy_recent(lane, what, size);
+    struct weir_busy_key *known = recent->known;
+    if (__builtin_expect(recent->what != what || recent->size != size || recent->shape != shape ||
+                             !known || WEIR_GET(known->key) != recent->key,
+                         0))
+        return 0;
+    uint64_t expected_ns = WEIR_GET(known->expected_ns);
+    uint32_t number = WEIR_GET(time->numbers[WEIR_GET(lane->gpu)]);
+    if (__builtin_expect(!number || !expected_ns, 0))
+        return 0;
+    uint32_t gpu = number - 1;
+    quick->entered = weir_gate_enter_open(&time->gate, gpu, word, &quick->pass);
+    if (__builtin_expect(!quick->entered, 0))
+        return 0;
+    lane->last = known;
+    WEIR_PUT(lane->work_ns, lane->work_ns + expected_ns);
+    __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELEASE);
+    weir_timed_set_active(time, gpu);
+    quick->time = time;
+    quick->lane = lane;
+    quick->added_ns = expected_ns;
+    quick->gpu = gpu;
+    return 1;
+}
+
+static inline CUresult weir_quick_end(const struct weir_quick *quick, CUresult result) {
+    if (__builtin_expect(result != CUDA_SUCCESS, 0))
+        weir_timed_end_slow(quick->time, quick->lane, quick->added_ns, NULL, 0, result);
+    weir_gate_leave_open(&quick->time->gate, quick->gpu, quick->pass, quick->entered);
     return result;
 }
 
