@@ -36,7 +36,7 @@ static int take_over(struct weir_gate *gate, struct weir_gate_word *word, uint32
     weir_gate_outside(word);
     __atomic_store_n(&word->waits, 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&word->waived, 0, __ATOMIC_RELAXED);
-    word->last = NULL;
+    __atomic_store_n(&word->last, NULL, __ATOMIC_RELAXED);
     return 1;
 }
 
@@ -124,7 +124,7 @@ static int wait_once(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word
         return 0;
     }
     if (word && __atomic_load_n(&word->waived, __ATOMIC_RELAXED) == lease &&
-        word->waived_gpu == gpu) {
+        __atomic_load_n(&word->waived_gpu, __ATOMIC_RELAXED) == gpu) {
         count(&gate->counts.ungated);
         return 0;
     }
@@ -137,7 +137,7 @@ static int wait_once(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word
     uint64_t most_ms = gate->want ? gate->want(gate->argument, gpu, lease) : gate->wait_ms_max;
     if (waited_ms >= most_ms) {
         if (word) {
-            word->waived_gpu = gpu;
+            __atomic_store_n(&word->waived_gpu, gpu, __ATOMIC_RELAXED);
             __atomic_store_n(&word->waived, lease, __ATOMIC_RELAXED);
         }
         count(&gate->counts.ungated);

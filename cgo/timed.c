@@ -84,7 +84,7 @@ CUcontext weir_timed_context(void) {
 struct weir_busy_lane *weir_timed_lane(struct weir_time *time, CUcontext context, CUstream stream) {
     struct weir_busy_lane *lane = weir_busy_lane(&time->busy, weir_sys_self(), context, stream);
     if (lane && weir_gate_mine)
-        weir_gate_mine->last = lane;
+        WEIR_PUT(weir_gate_mine->last, lane);
     return lane;
 }
 

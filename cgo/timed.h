@@ -186,7 +186,7 @@ static inline void weir_timed_begin(struct weir_timed *op, CUstream stream, int 
             context = weir_timed_context();
         // Where its last lane is remembered, the word is this thread's.
         struct weir_gate_word *word = weir_gate_mine;
-        struct weir_busy_lane *lane = word ? word->last : NULL;
+        struct weir_busy_lane *lane = word ? WEIR_GET(word->last) : NULL;
         if (__builtin_expect(!lane || !weir_busy_is(lane, weir_sys_self(), context, stream), 0)) {
             lane = weir_timed_lane(time, context, stream);
             word = NULL;
@@ -234,7 +234,7 @@ __attribute__((always_inline)) static inline int weir_quick_begin(struct weir_qu
                                                                   uint64_t what, uint64_t size,
                                                                   uint64_t shape) {
     struct weir_gate_word *word = weir_gate_mine;
-    struct weir_busy_lane *lane = word ? word->last : NULL;
+    struct weir_busy_lane *lane = word ? WEIR_GET(word->last) : NULL;
     if (__builtin_expect(!lane, 0))
         return 0;
     // Where there is a lane, there are these.
