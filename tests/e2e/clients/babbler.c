@@ -84,25 +84,28 @@ static void say_long(int fd) {
 
 static void say_mutated_hello(int fd) {
     struct weir_hello hello = good_hello("babbler");
-    switch (next_random(&random_state) % 6) {
+    switch (next_random(&random_state) % 5) {
     case 0:
         hello.magic ^= 1u << next_random(&random_state) % 32;
         break;
     case 1:
-        hello.abi_oldest = hello.abi_newest = 77;
-        break;
-    case 2:
         hello.held_count = WEIR_GPUS_MAX + 1;
         break;
-    case 3:
+    case 2:
         memset(hello.program, 'x', sizeof(hello.program));
         break;
-    case 4:
+    case 3:
         hello.reserved = 1;
         break;
     default:
         hello.header.bytes ^= 8;
     }
+    say(fd, &hello, sizeof(hello));
+}
+
+static void say_hello_of_another_version(int fd) {
+    struct weir_hello hello = good_hello("babbler");
+    hello.abi_oldest = hello.abi_newest = 77;
     say(fd, &hello, sizeof(hello));
 }
 
@@ -194,7 +197,7 @@ static void send_descriptors(int fd) {
 static void (*const kinds[])(int fd) = {
     say_random,          say_short_hello,  say_long,       say_mutated_hello,
     say_request_first,   say_hello_twice,  say_replayed,   say_bad_request,
-    say_the_agents_part, send_descriptors, say_junk_later,
+    say_the_agents_part, send_descriptors, say_junk_later, say_hello_of_another_version,
 };
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
