@@ -245,9 +245,9 @@ static inline void weir_gate_leave(struct weir_gate *gate, uint32_t gpu, struct 
         weir_gate_outside(pass.word);  // E5
 }
 
-// The same after weir_gate_enter_open, which gave `state`: to read the word again would cost as
-// much as all else, since it is hardly written. An entry meanwhile that took this one for gone may
-// have counted on; then a number comes twice, and a revoker waits for one launch more.
+// The same after weir_gate_enter_open, which gave `state`, so that the word need not be read again.
+// An entry meanwhile that took this one for gone may have counted on; then a number comes twice,
+// and a revoker waits for one launch more.
 static inline void weir_gate_leave_open(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass,
                                         uint64_t state) {
     if (__builtin_expect(weir_gate_lease(gate, gpu) != pass.lease, 0))  // E4
