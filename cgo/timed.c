@@ -81,10 +81,16 @@ CUcontext weir_timed_context(void) {
     return WEIR_REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS ? context : NULL;
 }
 
+// Without a word it is made known by the longer way: the lane of a thread that has ended names that
+// one's.
 struct weir_busy_lane *weir_timed_lane(struct weir_time *time, CUcontext context, CUstream stream) {
-    struct weir_busy_lane *lane = weir_busy_lane(&time->busy, weir_sys_self(), context, stream);
-    if (lane && weir_gate_mine)
-        WEIR_PUT(weir_gate_mine->last, lane);
+    struct weir_gate_word *word = weir_gate_mine;
+    struct weir_busy_lane *lane =
+        word ? weir_busy_lane(&time->busy, weir_sys_self(), context, stream) : NULL;
+    if (!lane)
+        return NULL;
+    __atomic_store_n(&lane->entry, &word->state, __ATOMIC_RELEASE);
+    WEIR_PUT(word->last, lane);
     return lane;
 }
 
