@@ -42,7 +42,8 @@
 #define WEIR_BUSY_RECENT 16u        // keys that a lane remembers; a power of two
 #define WEIR_BUSY_RECENT_SHIFT 28u  // of a hash's 32 bits to those that say a place
 #define WEIR_BUSY_MARKS 4u          // of a lane, that wait to be seen; a power of two
-#define WEIR_BUSY_CAPTURES 16u
+#define WEIR_BUSY_CAPTURES 64u
+#define WEIR_BUSY_DRIVING_US 20000u
 // Calls a second that the helper may make beside those that launches allow.
 #define WEIR_BUSY_SPARE 10u
 
@@ -93,7 +94,7 @@ struct weir_busy_mark {
 };
 
 // Events behind a lane's launches, by which it is known how far its stream has come (trail.h).
-#define WEIR_TRAIL_EVENTS 4u
+#define WEIR_TRAIL_EVENTS 32u  // a power of two
 struct weir_trail {
     // Recorded by the lane's thread in its launches, in turn. The newest is the one before `head`.
     CUevent events[WEIR_TRAIL_EVENTS];
@@ -101,13 +102,11 @@ struct weir_trail {
     uint64_t work_ns[WEIR_TRAIL_EVENTS];
     uint32_t head, tail;  // recorded, and seen to have come, by the thread
     uint32_t refused;     // events of this stream are refused
-    // Recorded by the helper, behind the last launch of a lane whose thread does not launch.
-    CUevent last;
-    uint64_t last_launches, last_work_ns;
     // Of the helper.
     uint64_t seen;        // launches when it last looked
     uint64_t still_ns;    // since when these are all
     uint64_t owed;        // so many must be done for a drain to be over
+    uint64_t owed_ns;     // by then that is expected
     uint64_t overdue_ns;  // when work counts as done of which no event tells
 };
 
@@ -133,9 +132,11 @@ struct weir_busy_lane {
     // Of the rest.
     uint32_t gpu, place;    // ordinal; of the context
     uint64_t done_work_ns;  // of the work, so much is done for certain; by helper and thread
-    const uint64_t *entry;  // its thread's word at the gate (gate.h); NULL: it has none
-    uint64_t done;          // of the launches, so many are done for certain; by helper and thread
-    uint64_t due;           // `launches` at which the next sample is due
+    uint64_t blind;         // `launches` with the last one of which nothing was expected
+    // Its thread's word at the gate (gate.h); NULL: it has none, or that is not known now.
+    const uint64_t *entry;
+    uint64_t done;  // of the launches, so many are done for certain; by helper and thread
+    uint64_t due;   // `launches` at which the next sample is due
     uint64_t dice;
     uint32_t ended;       // the stream is destroyed
     uint32_t dead;        // the context is ending
@@ -188,11 +189,13 @@ struct weir_busy_gpu {
 
 struct weir_busy {
     struct weir_lock lock;
-    // Held by the helper while it calls the driver with events or streams of others; whoever ends
-    // these, or begins a capture, takes it before the driver is called.
+    // Held by the helper while it calls the driver with events or streams of others, by calls that
+    // wait for nothing; whoever ends these, or begins a capture, takes it before the driver is
+    // called, or has waited for it for WEIR_BUSY_DRIVING_US.
     struct weir_lock driving;
     CUcontext current;  // the helper's
     uint32_t captures;  // open ones
+    uint32_t unplaced;  // of these, so many have no place
     uint32_t polling;   // the helper is at events
     uint32_t relaxed;   // it has told the driver that it minds no capture
     uint32_t lanes_used, contexts_used, index_used;
@@ -325,7 +328,7 @@ weir_busy_begin_in(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
     struct weir_busy_key *known = weir_busy_known(busy, key);
     if (__builtin_expect(!known, 0))
         return weir_busy_begin_slow(busy, lane, key);
-    lane->last = known;
+    WEIR_PUT(lane->last, known);
     uint64_t expected_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
     if (__builtin_expect(!expected_ns || lane->launches >= WEIR_GET(lane->sample_at) ||
                              __atomic_load_n(&busy->captures, __ATOMIC_RELAXED),
@@ -405,11 +408,10 @@ static inline void weir_trail_forget(struct weir_trail *trail) {
     WEIR_PUT(trail->head, 0);
     WEIR_PUT(trail->refused, 0);
     trail->tail = 0;
-    WEIR_PUT(trail->last_launches, 0);
-    WEIR_PUT(trail->last_work_ns, 0);
     WEIR_PUT(trail->seen, 0);
     WEIR_PUT(trail->still_ns, 0);
     WEIR_PUT(trail->owed, 0);
+    WEIR_PUT(trail->owed_ns, 0);
     WEIR_PUT(trail->overdue_ns, 0);
 }
 

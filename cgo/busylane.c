@@ -97,6 +97,7 @@ static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
     WEIR_PUT(lane->done_work_ns, 0);
     WEIR_PUT(lane->sample_at, 0);
     WEIR_PUT(lane->mark_at_ns, 0);
+    WEIR_PUT(lane->blind, 0);
     lane->due = 0;
     weir_trail_forget(&lane->trail);
 }
@@ -217,46 +218,71 @@ void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream
     }
 }
 
+// Takes `driving` within a bounded time: a call of the helper's that does not come back must not
+// keep the program from what it would end it with.
+static int take_driving(struct weir_busy *busy) {
+    static const uint32_t never = 0;
+    uintptr_t self = weir_sys_self();
+    for (uint32_t us = 0; us < WEIR_BUSY_DRIVING_US; us += END_LOOK_US) {
+        uintptr_t none = 0;
+        if (__atomic_compare_exchange_n(&busy->driving.owner, &none, self, 0, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            return 1;
+        if (none == self)
+            return 0;
+        weir_sys_futex_wait(&never, 0, END_LOOK_US);
+    }
+    return 0;
+}
+
 // ---- Captures ----
 
 static void enter_capture(struct weir_busy *busy, CUcontext context, CUstream stream) {
     if (weir_lock(&busy->lock))
         return;
-    for (uint32_t i = 0; i < WEIR_BUSY_CAPTURES; i++)
-        if (!busy->capture[i].context) {
-            busy->capture[i].context = context;
-            busy->capture[i].stream = stream;
-            break;
-        }
-    // One more than there are places for is never forgotten: nothing is recorded from then on.
+    uint32_t i = 0;
+    while (i < WEIR_BUSY_CAPTURES && busy->capture[i].context)
+        i++;
+    if (i < WEIR_BUSY_CAPTURES) {
+        busy->capture[i].context = context;
+        busy->capture[i].stream = stream;
+    } else {
+        busy->unplaced++;
+    }
     __atomic_fetch_add(&busy->captures, 1, __ATOMIC_RELEASE);
     weir_unlock(&busy->lock);
 }
 
 void weir_busy_capture_begin(struct weir_busy *busy, CUcontext context, CUstream stream) {
-    int driving = weir_lock(&busy->driving) == 0;
+    int driving = take_driving(busy);
     enter_capture(busy, context, stream);
     if (driving)
         weir_unlock(&busy->driving);
 }
 
-// Lock held. Those of a stream, or of a whole context where that is NULL; of whatever context where
-// that is.
-static void forget_captures(struct weir_busy *busy, CUcontext context, CUstream stream) {
+// Lock held. Whether there were any. Those of a stream, or of a whole context where that is NULL;
+// of whatever context where that is.
+static int forget_captures(struct weir_busy *busy, CUcontext context, CUstream stream) {
+    int found = 0;
     for (uint32_t i = 0; i < WEIR_BUSY_CAPTURES; i++)
         if (busy->capture[i].context && (!context || busy->capture[i].context == context) &&
             (!stream || busy->capture[i].stream == stream)) {
             busy->capture[i].context = NULL;
             __atomic_fetch_sub(&busy->captures, 1, __ATOMIC_RELEASE);
+            found = 1;
             if (stream)
-                return;
+                break;
         }
+    return found;
 }
 
 void weir_busy_capture_end(struct weir_busy *busy, CUcontext context, CUstream stream) {
     if (weir_lock(&busy->lock))
         return;
-    forget_captures(busy, context, stream);
+    if (!forget_captures(busy, context, stream) && busy->unplaced) {
+        busy->unplaced--;
+        __atomic_fetch_sub(&busy->captures, 1, __ATOMIC_RELEASE);
+    }
     weir_unlock(&busy->lock);
 }
 
@@ -275,7 +301,7 @@ static void end_stream(struct weir_busy *busy, CUstream stream) {
 }
 
 void weir_busy_stream_end(struct weir_busy *busy, CUstream stream) {
-    int driving = weir_lock(&busy->driving) == 0;
+    int driving = take_driving(busy);
     end_stream(busy, stream);
     if (driving)
         weir_unlock(&busy->driving);
@@ -290,12 +316,11 @@ static void forget_events(struct weir_busy_lane *lane) {
     }
     for (uint32_t i = 0; i < WEIR_TRAIL_EVENTS; i++)
         WEIR_PUT(lane->trail.events[i], NULL);
-    lane->trail.last = NULL;
 }
 
 void weir_busy_context_end(struct weir_busy *busy, CUcontext context) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
-    int driving = weir_lock(&busy->driving) == 0;
+    int driving = take_driving(busy);
     for (uint32_t i = 0; i < used; i++)
         if (WEIR_GET(busy->lanes[i].context) == context)
             __atomic_store_n(&busy->lanes[i].dead, 1, __ATOMIC_SEQ_CST);

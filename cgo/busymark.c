@@ -9,6 +9,9 @@
 
 // Launches for each of our calls: with the helper's own share that makes one in 64.
 #define LAUNCHES_A_CALL 192u
+#define LAUNCHES_A_MARK 64u
+// With so many launches in a lane of which it is not known that they are done, less is sampled.
+#define DEEP 512u
 #define JITTER 64u  // so that no period of the program's is met; a power of two
 // So far ahead samples of keys that are not known yet may run into debt.
 #define DEBT_MAX (LAUNCHES_A_CALL * 256u)
@@ -249,6 +252,11 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
         return SAMPLE_NOT;
     }
     WEIR_PUT(lane->nudged, 0);
+    // Each of our calls takes a place in the driver's queue, which the program may count on.
+    if (lane->launches - WEIR_GET(lane->done) > DEEP) {
+        lane->waits = 0;
+        return due ? SAMPLE_END : SAMPLE_NOT;
+    }
     if (__atomic_exchange_n(&lane->wished, 0, __ATOMIC_RELAXED))
         return SAMPLE_END;
     const struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
@@ -304,6 +312,9 @@ static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
     if (!mark && lane->work_ns && lane->due >= lane->launches + DEBT_MAX)
         return lane->work_ns / lane->launches;
     __atomic_fetch_add(&busy->gpus[lane->gpu].blind, 1, __ATOMIC_RELAXED);
+    WEIR_PUT(lane->blind, lane->launches + 1);
+    if (lane->launches % LAUNCHES_A_MARK == 0 && lane->launches - WEIR_GET(lane->done) < DEEP)
+        WEIR_PUT(lane->mark_at_ns, 0);  // work that is not known makes no window move
     if (__atomic_fetch_add(&known->unknown, 1, __ATOMIC_RELAXED) == 0 &&
         weir_lock(&busy->lock) == 0) {
         const struct weir_busytime *time = &busy->gpus[lane->gpu].time;
@@ -319,12 +330,15 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
     struct weir_busy_launch launch = {NULL, 0, NULL};
     int captures = __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) != 0;
     struct weir_busy_key *known = enter_key(busy, key);
-    lane->last = known;
+    WEIR_PUT(lane->last, known);
     if (!WEIR_GET(known->since_ns))
         WEIR_PUT(known->since_ns, weir_busy_clock());
-    enum sample sample = captures ? SAMPLE_NOT : choose(busy, lane, known);
+    // Our calls disturb no capture: this stream is not captured, or this launch were no work.
+    int mode = captures ? weir_capture_relax() : -1;
+    enum sample sample = choose(busy, lane, known);
     if (sample != SAMPLE_NOT)
         launch.mark = begin_mark(busy, lane, known, key, sample);
+    weir_capture_restore(mode);
     // While it waits to be alone each launch is looked at.
     __atomic_store_n(&lane->sample_at, lane->waits ? 0 : lane->due, __ATOMIC_RELAXED);
     launch.lane = lane;
@@ -392,11 +406,13 @@ void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch,
         take_back(launch);
     if (!mark)
         return;
-    int good = result == CUDA_SUCCESS && !__atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE);
+    int good = result == CUDA_SUCCESS;
+    int mode = WEIR_GET(busy->captures) ? weir_capture_relax() : -1;
     if (good && record(busy, &mark->end, lane->stream) != CUDA_SUCCESS) {
-        lane->muted = 1;
+        lane->muted = !WEIR_GET(busy->captures);
         good = 0;
     }
+    weir_capture_restore(mode);
     if (!good) {
         if (mark->known && mark->known->key == mark->key)
             __atomic_fetch_sub(&mark->known->measuring, 1, __ATOMIC_RELAXED);

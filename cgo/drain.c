@@ -14,8 +14,8 @@
 #define LOOK_ALONE_NS 5000000u
 // The same once all is drained, and threads wait for their turn.
 #define LOOK_WAITING_NS 10000000u
-// Alone, an event is recorded only behind the last launch of what is soon said to be at rest: it is
-// a call of the driver.
+// Alone, a stream is asked only where it is soon to be said to be at rest: it is a call of the
+// driver.
 #define STILL_ALONE_NS 50000000u
 // In a drain; see until_look.
 #define AWAKE_NS 50000u
@@ -31,6 +31,10 @@
 #define OPENED_NS 200000u
 // Work of which no event tells counts as done so long after its expected end.
 #define OVERDUE_NS 2000000u
+#define BLIND_OVERDUE_NS 1000000000u
+// A drain is not taken to stand still before its expected end, nor so early where that is not
+// known.
+#define BLIND_HOPE_NS 250000000u
 // What work of which nothing is known is taken to be, at least.
 #define BLIND_NS 1000u
 
@@ -38,6 +42,7 @@
 struct tally {
     uint64_t submitted, completed, work_ns, busy_ns;
     uint64_t flight_ns;  // expected of what is not done
+    uint64_t blind;      // launches that are not done, and of which nothing was expected
     uint32_t owing;      // lanes whose part of the drain is not done
     uint32_t active;  // lanes with anything outstanding, or that have launched since the last look
 };
@@ -50,14 +55,34 @@ static uint64_t done_of(const struct weir_busy_lane *lane) {
     return __atomic_load_n(&lane->done, __ATOMIC_RELAXED);
 }
 
-// Launches of which no event can tell count as done after their time.
-static void give_up(struct weir_busy_lane *lane, uint64_t now_ns) {
-    uint64_t seen = WEIR_GET(lane->trail.seen);
-    if (WEIR_GET(lane->trail.last_launches) < seen && now_ns >= WEIR_GET(lane->trail.overdue_ns))
-        weir_busy_done(lane, seen, 0);
+// How many launches of a lane, of which nothing was expected, may not be done.
+static uint64_t blind_of(const struct weir_busy_lane *lane) {
+    uint64_t blind = WEIR_GET(lane->blind), done = done_of(lane);
+    return blind > done ? blind - done : 0;
 }
 
-// Asks for events of all lanes, and records behind those that have been still for so long.
+// What a lane is expected to take for what is not done.
+static uint64_t flight_of(const struct weir_busy_lane *lane) {
+    uint64_t work_ns = WEIR_GET(lane->work_ns), done_ns = WEIR_GET(lane->done_work_ns);
+    const struct weir_busy_key *last = WEIR_GET(lane->last);
+    if (done_of(lane) >= WEIR_GET(lane->launches))
+        return 0;
+    return (work_ns > done_ns ? work_ns - done_ns : 0) +
+           (last ? blind_of(lane) * WEIR_GET(last->expected_ns) : 0);
+}
+
+// How long after its expected end work counts as done of which nothing tells.
+static uint64_t patience_with(const struct weir_busy_lane *lane) {
+    return blind_of(lane) ? BLIND_OVERDUE_NS : OVERDUE_NS;
+}
+
+// Launches of which no event can tell count as done after their time.
+static void give_up(struct weir_busy_lane *lane, uint64_t now_ns) {
+    if (now_ns >= WEIR_GET(lane->trail.overdue_ns))
+        weir_busy_done(lane, WEIR_GET(lane->trail.seen), 0);
+}
+
+// Asks for events of all lanes, and those streams that have been still for so long.
 static void look(struct weir_time *time, uint32_t gpu, uint64_t still_ns, uint64_t now_ns) {
     struct weir_busy *busy = &time->busy;
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
@@ -70,13 +95,17 @@ static void look(struct weir_time *time, uint32_t gpu, uint64_t still_ns, uint64
             continue;
         uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
         if (launches != WEIR_GET(trail->seen)) {
-            WEIR_PUT(trail->overdue_ns, now_ns + busy->gpus[lane->gpu].time.ahead_ns + OVERDUE_NS);
+            WEIR_PUT(trail->overdue_ns,
+                     now_ns + busy->gpus[WEIR_GET(lane->gpu)].time.ahead_ns + patience_with(lane));
             WEIR_PUT(trail->seen, launches);
             WEIR_PUT(trail->still_ns, now_ns);
         }
-        int record = !crowd && now_ns - WEIR_GET(trail->still_ns) >= still_ns;
-        if (!weir_trail_look(busy, lane, record) && (crowd || !weir_trail_can(busy, lane)))
+        int ask = !crowd && now_ns - WEIR_GET(trail->still_ns) >= still_ns;
+        if (!weir_trail_look(busy, lane, ask) && (crowd || !weir_trail_can(busy, lane)))
             give_up(lane, now_ns);
+        // A stream that is given copies all the time never comes to its end.
+        if (launches > WEIR_GET(trail->owed) && now_ns >= WEIR_GET(trail->owed_ns))
+            weir_busy_done(lane, WEIR_GET(trail->owed), 0);
     }
 }
 
@@ -86,9 +115,9 @@ static void add_lane(struct tally *all, const struct weir_busy_lane *lane) {
     done = done < launches ? done : launches;
     all->submitted += launches;
     all->completed += done;
-    uint64_t work_ns = WEIR_GET(lane->work_ns), done_ns = WEIR_GET(lane->done_work_ns);
-    all->work_ns += work_ns;
-    all->flight_ns += done < launches && work_ns > done_ns ? work_ns - done_ns : 0;
+    all->work_ns += WEIR_GET(lane->work_ns);
+    all->flight_ns += flight_of(lane);
+    all->blind += blind_of(lane);
     all->owing += done < WEIR_GET(trail->owed);
     all->active += done < launches || launches != WEIR_GET(trail->seen);
 }
@@ -150,6 +179,11 @@ static void settle_busy(struct weir_time *time, uint64_t now_ns) {
     time->poll_ns = now_ns + (next_ns < LOOK_ALONE_NS ? next_ns : LOOK_ALONE_NS);
 }
 
+static void owe(struct weir_busy_lane *lane, uint64_t now_ns) {
+    WEIR_PUT(lane->trail.owed, __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE));
+    WEIR_PUT(lane->trail.owed_ns, now_ns + flight_of(lane) + patience_with(lane));
+}
+
 // No launch is under way: what was submitted by now is what the drain waits for.
 static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     struct weir_attended *a = &time->attended[gpu];
@@ -163,8 +197,7 @@ static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)
         if (is_on(time, &busy->lanes[i], gpu))
-            WEIR_PUT(busy->lanes[i].trail.owed,
-                     __atomic_load_n(&busy->lanes[i].launches, __ATOMIC_ACQUIRE));
+            owe(&busy->lanes[i], now_ns);
 }
 
 // Others come and go: what launches take is learned while they are away.
@@ -257,7 +290,9 @@ static uint64_t go_on(struct weir_time *time, uint32_t gpu, const struct tally *
         weir_window_drained(time, gpu, now_ns - a->revoked_ns);
         return LOOK_RIVALS_NS;
     }
-    if (a->completed != a->told && now_ns - a->told_ns >= PROGRESS_NS &&
+    int moves = a->completed != a->told || now_ns < a->expected_ns ||
+                (all->blind && now_ns - a->revoked_ns < BLIND_HOPE_NS);
+    if (moves && now_ns - a->told_ns >= PROGRESS_NS &&
         weir_attend_say(time, WEIR_MSG_PROGRESS, gpu, a->lease, waiting) == 0) {
         a->told = a->completed;
         a->told_ns = now_ns;

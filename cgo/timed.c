@@ -127,6 +127,12 @@ static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t 
     lane = lane && lane->gpu == ordinal ? lane : NULL;
     uint64_t key = weir_busy_key((void *)(uintptr_t)call->what, call->size, call->shape, ordinal);
     struct weir_timed op;
+    if (lane) {
+        // What is counted is not yet with the driver, and the word may be the one before.
+        __atomic_store_n(&lane->entry, NULL, __ATOMIC_RELEASE);
+        if (WEIR_GET(time->busy.captures))
+            WEIR_PUT(lane->mark_at_ns, 0);
+    }
     if (lane && !call->one_of_several) {
         op = weir_timed_go(time, number - 1, lane, NULL, key, call->how);
     } else {

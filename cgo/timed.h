@@ -263,7 +263,7 @@ __attribute__((always_inline)) static inline int weir_quick_begin(struct weir_qu
     quick->entered = weir_gate_enter_open(&time->gate, gpu, word, &quick->pass);
     if (__builtin_expect(!quick->entered, 0))
         return 0;
-    lane->last = known;
+    WEIR_PUT(lane->last, known);
     WEIR_PUT(lane->work_ns, lane->work_ns + expected_ns);
     __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELEASE);
     weir_timed_set_active(time, gpu);

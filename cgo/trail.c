@@ -24,13 +24,19 @@ static int has_come(uint64_t *counted, CUevent event) {
 
 // ---- The lane's thread ----
 
+// While something is captured elsewhere the call is made so that it does not disturb that; this
+// stream is not, since its launch was none of a capture.
 void weir_trail_mark(struct weir_busy *busy, struct weir_busy_lane *lane) {
     struct weir_trail *trail = &lane->trail;
     uint32_t at = trail->head % WEIR_TRAIL_EVENTS;
-    if (WEIR_GET(trail->refused) || __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE))
+    int captures = __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) != 0;
+    if (WEIR_GET(trail->refused))
         return;
-    if (record(busy, &trail->events[at], lane->stream) != CUDA_SUCCESS) {
-        WEIR_PUT(trail->refused, 1);
+    int mode = captures ? weir_capture_relax() : -1;
+    CUresult result = record(busy, &trail->events[at], lane->stream);
+    weir_capture_restore(mode);
+    if (result != CUDA_SUCCESS) {
+        WEIR_PUT(trail->refused, !captures);
         return;
     }
     WEIR_PUT(trail->work_ns[at], lane->work_ns);
@@ -39,6 +45,16 @@ void weir_trail_mark(struct weir_busy *busy, struct weir_busy_lane *lane) {
     // What is older than the events is forgotten.
     if (trail->head - trail->tail > WEIR_TRAIL_EVENTS)
         trail->tail = trail->head - WEIR_TRAIL_EVENTS;
+}
+
+void weir_trail_ask(struct weir_busy *busy, struct weir_busy_lane *lane) {
+    if (__atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE))
+        return;
+    int mode = weir_capture_relax();
+    __atomic_fetch_add(&busy->calls, 3, __ATOMIC_RELAXED);
+    if (WEIR_REAL(cuStreamQuery)(lane->stream) == CUDA_SUCCESS)
+        weir_busy_done(lane, lane->launches, lane->work_ns);
+    weir_capture_restore(mode);
 }
 
 uint32_t weir_trail_left(struct weir_busy *busy, struct weir_busy_lane *lane) {
@@ -61,14 +77,14 @@ uint32_t weir_trail_left(struct weir_busy *busy, struct weir_busy_lane *lane) {
 int weir_trail_can(const struct weir_busy *busy, const struct weir_busy_lane *lane) {
     return !__atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) &&
            !__atomic_load_n(&lane->dead, __ATOMIC_ACQUIRE) && !WEIR_GET(lane->ended) &&
-           WEIR_GET(lane->context) && !WEIR_GET(lane->trail.refused) &&
+           WEIR_GET(lane->context) && WEIR_GET(lane->entry) &&
            (uintptr_t)WEIR_GET(lane->stream) != CU_STREAM_PER_THREAD;
 }
 
 // Whether the lane's thread may be in the driver.
 static int is_under_way(const struct weir_busy_lane *lane) {
     const uint64_t *entry = __atomic_load_n(&lane->entry, __ATOMIC_ACQUIRE);
-    return entry && weir_gate_is_inside(__atomic_load_n(entry, __ATOMIC_ACQUIRE));
+    return !entry || weir_gate_is_inside(__atomic_load_n(entry, __ATOMIC_ACQUIRE));
 }
 
 static int is_current(struct weir_busy *busy, CUcontext context) {
@@ -79,28 +95,19 @@ static int is_current(struct weir_busy *busy, CUcontext context) {
     return good;
 }
 
-// Records behind all that was launched. In the default stream an event would come after what is in
-// all others, and hold back what comes later in them: an order that the program has not made, and
-// may wait for ever in. So that stream is asked whether it has come to its end.
+// Asks the stream whether it has come to its end. Nothing is recorded behind it: that would wait
+// for a place where the driver's queue is full, and in the default stream make an order between all
+// others.
 static void look_behind(struct weir_busy *busy, struct weir_busy_lane *lane) {
-    struct weir_trail *trail = &lane->trail;
     CUstream stream = WEIR_GET(lane->stream);
     uint64_t work_ns = WEIR_GET(lane->work_ns);
     uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
-    if (is_under_way(lane))
+    if (is_under_way(lane) ||
+        ((uintptr_t)stream <= CU_STREAM_PER_THREAD && !is_current(busy, WEIR_GET(lane->context))))
         return;
-    if (!is_current(busy, WEIR_GET(lane->context))) {
-        WEIR_PUT(trail->refused, 1);
-    } else if ((uintptr_t)stream == CU_STREAM_LEGACY) {
-        __atomic_fetch_add(&busy->polls, 1, __ATOMIC_RELAXED);
-        if (WEIR_REAL(cuStreamQuery)(stream) == CUDA_SUCCESS)
-            weir_busy_done(lane, launches, work_ns);
-    } else if (record(busy, &trail->last, stream) == CUDA_SUCCESS) {
-        WEIR_PUT(trail->last_launches, launches);
-        WEIR_PUT(trail->last_work_ns, work_ns);
-    } else {
-        WEIR_PUT(trail->refused, 1);
-    }
+    __atomic_fetch_add(&busy->polls, 1, __ATOMIC_RELAXED);
+    if (WEIR_REAL(cuStreamQuery)(stream) == CUDA_SUCCESS)
+        weir_busy_done(lane, launches, work_ns);
 }
 
 // Asks for the thread's events, from the oldest on, until one has not come. Driving. A newer one
@@ -122,21 +129,18 @@ static void look_at_marks(struct weir_busy *busy, struct weir_busy_lane *lane) {
 }
 
 // Driving.
-static void look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_record) {
-    struct weir_trail *trail = &lane->trail;
+static void look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_ask) {
+    const struct weir_trail *trail = &lane->trail;
     uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
     uint32_t head = __atomic_load_n(&trail->head, __ATOMIC_ACQUIRE);
     uint64_t marked = head ? WEIR_GET(trail->launches[(head - 1) % WEIR_TRAIL_EVENTS]) : 0;
     look_at_marks(busy, lane);
-    if (WEIR_GET(trail->last_launches) > WEIR_GET(lane->done) &&
-        has_come(&busy->polls, trail->last))
-        weir_busy_done(lane, WEIR_GET(trail->last_launches), WEIR_GET(trail->last_work_ns));
-    if (may_record && WEIR_GET(lane->done) < launches && marked < launches &&
-        WEIR_GET(trail->last_launches) < launches && weir_trail_can(busy, lane))
+    if (may_ask && WEIR_GET(lane->done) < launches && marked < launches &&
+        weir_trail_can(busy, lane))
         look_behind(busy, lane);
 }
 
-int weir_trail_look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_record) {
+int weir_trail_look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_ask) {
     uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(&lane->done, __ATOMIC_RELAXED) >= launches)
         return 1;
@@ -147,7 +151,7 @@ int weir_trail_look(struct weir_busy *busy, struct weir_busy_lane *lane, int may
         weir_capture_relax();
     }
     if (WEIR_GET(lane->thread) && !__atomic_load_n(&lane->dead, __ATOMIC_SEQ_CST))
-        look(busy, lane, may_record);
+        look(busy, lane, may_ask);
     weir_unlock(&busy->driving);
     return __atomic_load_n(&lane->done, __ATOMIC_RELAXED) >= launches;
 }

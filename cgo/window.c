@@ -13,6 +13,12 @@
 #define DOZE_US_MIN 30u
 #define DOZE_US_MAX 1000u
 
+// Of work of which nothing is known so many may be in flight in a lane.
+#define BLIND_MAX 4u
+// Events in a window's length; and without a window, for a drain that may come, one for so much
+// work.
+#define STEPS 4u
+#define STEP_ALONE_NS 50000000u
 // A lane is allowed so much in any case: below that its thread would be asleep when the GPU runs
 // dry.
 #define ROOM_NS_MIN 250000u
@@ -44,7 +50,11 @@ static void wait_for_room(struct weir_time *time, uint32_t gpu, struct weir_busy
     for (;;) {
         uint32_t left = weir_trail_left(&time->busy, lane);
         uint64_t flight_ns = in_flight(lane);
-        if (!left || (flight_ns <= room_ns && left < WEIR_TRAIL_EVENTS) || is_closed(time, gpu))
+        if (!left && flight_ns > room_ns) {
+            weir_trail_ask(&time->busy, lane);  // what was launched without a window has no events
+            flight_ns = in_flight(lane);
+        }
+        if ((flight_ns <= room_ns && left < BLIND_MAX + 1) || is_closed(time, gpu))
             return;
         uint64_t now_ns = weir_busy_clock();
         if (!until_ns)
@@ -53,24 +63,25 @@ static void wait_for_room(struct weir_time *time, uint32_t gpu, struct weir_busy
             lane->trail.tail = lane->trail.head;
             return;
         }
-        doze(flight_ns > room_ns ? (flight_ns - room_ns) / 2 : room_ns / WEIR_TRAIL_EVENTS / 2);
+        doze(flight_ns > room_ns ? (flight_ns - room_ns) / 2 : room_ns / STEPS / 2);
     }
+}
+
+// Of a thread's own stream only the thread can record an event; of work of which nothing is known
+// each may be long; and while something is captured the helper asks no stream.
+static int needs_each(const struct weir_busy *busy, const struct weir_busy_lane *lane) {
+    return (uintptr_t)lane->stream == CU_STREAM_PER_THREAD || !lane->last ||
+           !WEIR_GET(lane->last->expected_ns) || WEIR_GET(busy->captures);
 }
 
 uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu, struct weir_busy_lane *lane) {
     const struct weir_time_gpu *on = &time->gpus[gpu];
-    uint64_t step_ns = __atomic_load_n(&on->step_ns, __ATOMIC_RELAXED);
-    if (!step_ns || __atomic_load_n(&time->busy.captures, __ATOMIC_ACQUIRE)) {
-        // The helper sets it to 0 where there is a window again.
-        __atomic_store_n(&lane->mark_at_ns, step_ns ? 0 : UINT64_MAX, __ATOMIC_RELAXED);
-        return 0;
-    }
-    wait_for_room(time, gpu, lane, __atomic_load_n(&on->room_ns, __ATOMIC_RELAXED));
-    // Of a thread's own stream only the thread can record an event, and of work of which nothing is
-    // known each may be long.
-    int each = (uintptr_t)lane->stream == CU_STREAM_PER_THREAD || !lane->last ||
-               !__atomic_load_n(&lane->last->expected_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&lane->mark_at_ns, each ? 0 : lane->work_ns + step_ns, __ATOMIC_RELAXED);
+    uint64_t step_ns = WEIR_GET(on->step_ns), room_ns = WEIR_GET(on->room_ns);
+    if (room_ns)
+        wait_for_room(time, gpu, lane, room_ns);
+    int each = (room_ns || WEIR_GET(time->busy.captures)) && needs_each(&time->busy, lane);
+    step_ns = step_ns ? step_ns : STEP_ALONE_NS;
+    WEIR_PUT(lane->mark_at_ns, each ? 0 : lane->work_ns + step_ns);
     return 1;
 }
 
@@ -80,12 +91,15 @@ void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes) {
     uint64_t least_ns = room_ns < ROOM_NS_MIN ? room_ns : ROOM_NS_MIN;
     room_ns = room_ns * (WHOLE - time->attended[gpu].less) / WHOLE / (lanes ? lanes : 1);
     room_ns = room_ns < least_ns ? least_ns : room_ns;
+    uint64_t before_ns = WEIR_GET(time->gpus[gpu].room_ns);
     WEIR_PUT(time->gpus[gpu].room_ns, room_ns);
-    WEIR_PUT(time->gpus[gpu].step_ns, room_ns / WEIR_TRAIL_EVENTS);
+    WEIR_PUT(time->gpus[gpu].step_ns, room_ns / STEPS);
+    if (!room_ns || before_ns)
+        return;
+    // Lanes look at the window that there is now.
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
-    for (uint32_t i = 0; room_ns && i < used; i++)
-        if (WEIR_GET(busy->lanes[i].mark_at_ns) == UINT64_MAX)
-            WEIR_PUT(busy->lanes[i].mark_at_ns, 0);
+    for (uint32_t i = 0; i < used; i++)
+        WEIR_PUT(busy->lanes[i].mark_at_ns, 0);
 }
 
 // What launches take is expectation, and so the window becomes smaller where drains turn out to be
