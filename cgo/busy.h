@@ -18,7 +18,12 @@
 //     launch asks whether it is captured: then it is no work;
 //   - the helper only asks for times of events, in relaxed capture mode; the end of a context waits
 //     for it and makes it forget the context's events before the driver is called;
-//   - a lane's counters are written by its thread alone, its marks are handed over in a ring;
+//   - a lane's counters are written by its thread alone, its marks are handed over in a ring. They
+//   only grow as long as its GPU is the same, whoever has it: so what is late told of an earlier
+//   owner's launches is true of the next one's, too;
+//   - a lane is taken again (busytake.c) by the thread whose own it is, or when that thread has
+//   ended or its stream is gone, and only once all that was launched in it is done: nobody else can
+//   be counting in it. What finds no lane is counted in its GPU's books (busyloose.c);
 //   - of a launch rate of n a second at most n/64 + WEIR_BUSY_SPARE calls a second are made, once
 //     the program's kernels are known;
 //   - a launch that is measured may take up to a millisecond longer, where several threads or
@@ -34,7 +39,7 @@
 #include "lock.h"
 
 #define WEIR_BUSY_GPUS 64u
-#define WEIR_BUSY_CONTEXTS 64u
+#define WEIR_BUSY_CONTEXTS 512u  // as many as the library knows
 #define WEIR_BUSY_LANES 1024u
 #define WEIR_BUSY_INDEX 4096u       // places in the index of lanes; a power of two
 #define WEIR_BUSY_KEYS 4096u        // a power of two
@@ -138,6 +143,7 @@ struct weir_busy_lane {
     uint64_t done;  // of the launches, so many are done for certain; by helper and thread
     uint64_t due;   // `launches` at which the next sample is due
     uint64_t dice;
+    uint32_t tid;         // its thread's; 0: that has no word
     uint32_t ended;       // the stream is destroyed
     uint32_t dead;        // the context is ending
     uint32_t muted;       // its events are refused
@@ -185,6 +191,12 @@ struct weir_busy_gpu {
     uint64_t paid_ns;
     uint64_t calls;  // in 1/96: what the helper may do now
     uint32_t used;
+    // Launches for which there was no lane, and what they are expected to take; by all.
+    uint64_t loose_launches, loose_work_ns;
+    // Of the helper, see busyloose.c: of these it has seen so many, and so many are done; all that
+    // it has seen counts as done from a time on; so many must be done for a drain to be over.
+    uint64_t loose_seen, loose_seen_ns, loose_done, loose_done_ns, loose_due_ns, loose_owed;
+    uint64_t mean_ns;  // what its launches are expected to take, on average
 };
 
 struct weir_busy {
@@ -199,7 +211,10 @@ struct weir_busy {
     uint32_t polling;   // the helper is at events
     uint32_t relaxed;   // it has told the driver that it minds no capture
     uint32_t lanes_used, contexts_used, index_used;
-    uint32_t turn;        // the lane that the helper begins with
+    uint32_t turn;    // the lane that the helper begins with
+    uint32_t taking;  // where it is looked for lanes to be taken again
+    uint32_t moved;   // lanes that were taken into another context
+    uint32_t full;    // launches that look for no lane, since there was none a moment ago; by all
     uint64_t unmeasured;  // launches for which there was no lane
     uint64_t calls;       // of the driver, by launches; for figures
     uint64_t polls;       // of the driver, by the helper; for figures
@@ -254,8 +269,8 @@ static inline int weir_busy_hurries(const struct weir_busy_gpu *gpu) {
 void weir_busy_shared(struct weir_busy *busy, uint32_t gpu);
 void weir_busy_unshared(struct weir_busy *busy, uint32_t gpu);
 
-// This thread's lane, which is made where there is none. NULL: there are too many, and the launch
-// is counted as one that is not measured.
+// This thread's lane, which is made where there is none, and is of this thread from then on if its
+// thread pointer was another one's before. NULL: there are too many; see weir_busy_loose.
 struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thread,
                                            CUcontext context, uint32_t gpu, CUstream stream);
 
@@ -353,6 +368,9 @@ static inline struct weir_busy_launch weir_busy_begin(struct weir_busy *busy, CU
     return weir_busy_begin_in(busy, lane, key);
 }
 
+// The same for a launch that has no lane, which has no end: counted, and done after its time.
+void weir_busy_loose(struct weir_busy *busy, uint32_t gpu, uint64_t key);
+
 // Right after it.
 static inline void weir_busy_end(struct weir_busy *busy, struct weir_busy_launch *launch,
                                  CUresult result) {
@@ -414,6 +432,23 @@ static inline void weir_trail_forget(struct weir_trail *trail) {
     WEIR_PUT(trail->owed_ns, 0);
     WEIR_PUT(trail->overdue_ns, 0);
 }
+
+// Lock and `driving` held. A lane that was another stream's or thread's, and all of whose launches
+// are done, for the context in this place; perhaps of another GPU. NULL where there is none.
+struct weir_busy_lane *weir_busy_take(struct weir_busy *busy, uint32_t place);
+
+// The helper is away from a lane's marks: those that it has not seen are given up. The events of a
+// lane are no more its own.
+void weir_busy_drop_marks(struct weir_busy_lane *lane);
+void weir_busy_leave_events(struct weir_busy_lane *lane);
+
+// Whether launches that have no lane are to be taken for outstanding.
+static inline int weir_busy_has_loose(const struct weir_busy_gpu *gpu) {
+    return __atomic_load_n(&gpu->loose_launches, __ATOMIC_RELAXED) != WEIR_GET(gpu->loose_done);
+}
+
+// The helper looks at these; the part of a drain begins.
+void weir_busy_loose_look(struct weir_busy_gpu *gpu, uint64_t now_ns, uint64_t overdue_ns);
 
 // Launches in all lanes of the GPU but this one, and what they are expected to take.
 uint64_t weir_busy_others(const struct weir_busy *busy, const struct weir_busy_lane *lane,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "gate.h"
 #include "hooks.h"
 
 // The longest that the end of a context waits for the helper. Its calls wait for nothing, so only a
@@ -102,42 +103,36 @@ static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
     weir_trail_forget(&lane->trail);
 }
 
-static int seen_all(const struct weir_busy_lane *lane) {
-    return __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) == lane->head;
-}
-
-// A lane that nobody has; or one of a stream that is gone and whose work is done, with its events,
-// which are its context's.
-static struct weir_busy_lane *take_lane(struct weir_busy *busy, uint32_t place) {
-    for (uint32_t i = 0; i < busy->lanes_used; i++) {
-        struct weir_busy_lane *lane = &busy->lanes[i];
-        if (!lane->thread)
-            return lane;
-        if (lane->ended && lane->place == place && seen_all(lane) &&
-            (WEIR_GET(lane->done) >= lane->launches || busy->lanes_used == WEIR_BUSY_LANES)) {
-            close_lane(busy, lane);
-            return lane;
-        }
-    }
+// A lane that nobody has; NULL where there is none.
+static struct weir_busy_lane *free_lane(struct weir_busy *busy) {
+    for (uint32_t i = 0; i < busy->lanes_used; i++)
+        if (!busy->lanes[i].thread)
+            return &busy->lanes[i];
     return busy->lanes_used < WEIR_BUSY_LANES ? &busy->lanes[busy->lanes_used] : NULL;
 }
 
-static struct weir_busy_lane *make_lane(struct weir_busy *busy, uintptr_t thread, CUcontext context,
-                                        uint32_t gpu, CUstream stream) {
-    uint32_t place = context_place(busy, context, gpu);
-    struct weir_busy_lane *lane = place < WEIR_BUSY_CONTEXTS ? take_lane(busy, place) : NULL;
-    if (!lane)
-        return NULL;
-    uint32_t number = (uint32_t)(lane - busy->lanes);
+// The calling thread's word at the gate, as far as it has one.
+static const uint64_t *own_entry(void) {
+    return weir_gate_mine ? &weir_gate_mine->state : NULL;
+}
+
+static uint32_t own_tid(void) {
+    return weir_gate_mine ? WEIR_GET(weir_gate_mine->tid) : 0;
+}
+
+// Says whose a lane is, which is nobody's.
+static void give_lane(struct weir_busy *busy, struct weir_busy_lane *lane, uintptr_t thread,
+                      CUcontext context, CUstream stream) {
+    uint32_t number = (uint32_t)(lane - busy->lanes), gpu = lane->gpu;
     WEIR_PUT(lane->context, context);
     WEIR_PUT(lane->stream, stream);
-    WEIR_PUT(lane->gpu, gpu);
-    WEIR_PUT(lane->place, place);
-    WEIR_PUT(lane->entry, NULL);
+    WEIR_PUT(lane->entry, own_entry());
+    WEIR_PUT(lane->tid, own_tid());
     WEIR_PUT(lane->ended, 0);
-    WEIR_PUT(lane->dead, 0);
+    __atomic_store_n(&lane->dead, 0, __ATOMIC_RELEASE);
     WEIR_PUT(lane->wished, 0);
     WEIR_PUT(lane->nudged, 0);
+    WEIR_PUT(lane->mark_at_ns, 0);
     lane->muted = 0;
     memset(lane->recent, 0, sizeof(lane->recent));
     lane->waits = lane->shy = lane->owed = 0;
@@ -151,26 +146,85 @@ static struct weir_busy_lane *make_lane(struct weir_busy *busy, uintptr_t thread
     }
     if (busy->index_used > WEIR_BUSY_INDEX / 4 * 3 || !enter_index(busy, number))
         remake_index(busy);
+}
+
+// `driving`: that is held, too, so the helper is at no lane.
+static struct weir_busy_lane *make_lane(struct weir_busy *busy, uintptr_t thread, CUcontext context,
+                                        uint32_t gpu, CUstream stream, int driving) {
+    uint32_t place = context_place(busy, context, gpu);
+    if (place == WEIR_BUSY_CONTEXTS)
+        return NULL;
+    struct weir_busy_lane *lane = driving ? weir_busy_take(busy, place) : NULL;
+    if (lane && lane->gpu != gpu)
+        close_lane(busy, lane);
+    lane = lane ? lane : free_lane(busy);
+    if (!lane)
+        return NULL;
+    WEIR_PUT(lane->gpu, gpu);
+    WEIR_PUT(lane->place, place);
+    give_lane(busy, lane, thread, context, stream);
     return lane;
 }
 
 // ---- Lanes ----
 
+// Where the thread that launches has the thread pointer of one that has ended, that one's lanes are
+// its own, unless somebody takes them. Whether this one still is.
+static int adopt(struct weir_busy *busy, struct weir_busy_lane *lane, uintptr_t thread,
+                 CUcontext context, CUstream stream) {
+    if (WEIR_GET(lane->tid) == own_tid() && WEIR_GET(lane->entry) == own_entry())
+        return 1;
+    if (weir_lock(&busy->lock))
+        return 0;
+    int is = weir_busy_is(lane, thread, context, stream);
+    if (is) {
+        WEIR_PUT(lane->tid, own_tid());
+        __atomic_store_n(&lane->entry, own_entry(), __ATOMIC_RELEASE);
+        // All that its thread has written in it is seen from here on.
+        (void)__atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
+        (void)__atomic_load_n(&lane->head, __ATOMIC_ACQUIRE);
+    }
+    weir_unlock(&busy->lock);
+    return is;
+}
+
+// The same, without the index, which may be full here and there.
+static struct weir_busy_lane *search(struct weir_busy *busy, uintptr_t thread, CUcontext context,
+                                     CUstream stream) {
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++)
+        if (weir_busy_is(&busy->lanes[i], thread, context, stream))
+            return &busy->lanes[i];
+    return NULL;
+}
+
+// So many launches look for no lane after one that has found none: that takes a while.
+#define FULL_LAUNCHES 64u
+
 struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thread,
                                            CUcontext context, uint32_t gpu, CUstream stream) {
     struct weir_busy_lane *lane = weir_busy_lane(busy, thread, context, stream);
-    if (lane || weir_lock(&busy->lock))
+    if (lane && adopt(busy, lane, thread, context, stream))
         return lane;
-    for (uint32_t i = 0; i < busy->lanes_used && !lane; i++) {
-        struct weir_busy_lane *one = &busy->lanes[i];
-        if (weir_busy_is(one, thread, context, stream))
-            lane = one;
+    uint32_t full = WEIR_GET(busy->full);
+    if (full) {
+        WEIR_PUT(busy->full, full - 1);
+        return NULL;
     }
-    if (!lane && gpu < WEIR_BUSY_GPUS)
-        lane = make_lane(busy, thread, context, gpu, stream);
-    if (!lane)
-        __atomic_fetch_add(&busy->unmeasured, 1, __ATOMIC_RELAXED);
-    weir_unlock(&busy->lock);
+    lane = search(busy, thread, context, stream);
+    if (lane && adopt(busy, lane, thread, context, stream))
+        return lane;
+    // The helper is not waited for, which may be in the driver, and that may wait for this thread.
+    int driving = weir_lock_try(&busy->driving);
+    lane = NULL;
+    if (gpu < WEIR_BUSY_GPUS && weir_lock(&busy->lock) == 0) {
+        lane = make_lane(busy, thread, context, gpu, stream, driving);
+        weir_unlock(&busy->lock);
+    }
+    if (driving)
+        weir_unlock(&busy->driving);
+    if (!lane && driving)
+        WEIR_PUT(busy->full, FULL_LAUNCHES);
     return lane;
 }
 
@@ -178,7 +232,9 @@ uint64_t weir_busy_others(const struct weir_busy *busy, const struct weir_busy_l
                           uint64_t *work_ns) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     uint64_t launches = WEIR_GET(busy->gpus[lane->gpu].gone_launches);
-    *work_ns = WEIR_GET(busy->gpus[lane->gpu].closed_ns);
+    const struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
+    launches += __atomic_load_n(&gpu->loose_launches, __ATOMIC_RELAXED);
+    *work_ns = WEIR_GET(gpu->closed_ns) + __atomic_load_n(&gpu->loose_work_ns, __ATOMIC_RELAXED);
     for (uint32_t i = 0; i < used; i++) {
         const struct weir_busy_lane *one = &busy->lanes[i];
         if (one == lane || WEIR_GET(one->gpu) != lane->gpu)
@@ -307,8 +363,16 @@ void weir_busy_stream_end(struct weir_busy *busy, CUstream stream) {
         weir_unlock(&busy->driving);
 }
 
-// The events of a lane have ended with its context.
-static void forget_events(struct weir_busy_lane *lane) {
+void weir_busy_drop_marks(struct weir_busy_lane *lane) {
+    while (lane->tail != __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE)) {
+        const struct weir_busy_mark *mark = &lane->marks[lane->tail % WEIR_BUSY_MARKS];
+        if (mark->known && mark->known->key == mark->key)
+            __atomic_fetch_sub(&mark->known->measuring, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&lane->tail, lane->tail + 1, __ATOMIC_RELEASE);
+    }
+}
+
+void weir_busy_leave_events(struct weir_busy_lane *lane) {
     for (uint32_t i = 0; i < WEIR_BUSY_MARKS; i++) {
         struct weir_busy_mark *mark = &lane->marks[i];
         mark->hold = mark->start = NULL;
@@ -340,13 +404,8 @@ void weir_busy_context_end(struct weir_busy *busy, CUcontext context) {
         struct weir_busy_lane *lane = &busy->lanes[i];
         if (lane->context != context || !lane->thread)
             continue;
-        while (!seen_all(lane)) {
-            const struct weir_busy_mark *mark = &lane->marks[lane->tail % WEIR_BUSY_MARKS];
-            if (mark->known && mark->known->key == mark->key)
-                __atomic_fetch_sub(&mark->known->measuring, 1, __ATOMIC_RELAXED);
-            WEIR_PUT(lane->tail, lane->tail + 1);
-        }
-        forget_events(lane);
+        weir_busy_drop_marks(lane);
+        weir_busy_leave_events(lane);
         close_lane(busy, lane);
         WEIR_PUT(lane->context, NULL);
     }

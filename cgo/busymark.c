@@ -161,6 +161,7 @@ static int is_done(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
     const struct weir_busy_mark *mark =
         &lane->marks[(__atomic_load_n(&lane->head, __ATOMIC_ACQUIRE) - 1) % WEIR_BUSY_MARKS];
     CUevent end = WEIR_GET(mark->end);
+    uint32_t gpu = WEIR_GET(lane->gpu);
     if (*calls >= OWED_MAX)
         return 0;
     if (!end || WEIR_GET(mark->launches) != launches) {
@@ -173,7 +174,7 @@ static int is_done(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
         return 0;
     *calls += 3;
     int done = has_come(busy, end);
-    if (done)
+    if (done && WEIR_GET(lane->gpu) == gpu)  // else it has become another's, and counts anew
         weir_busy_done(lane, launches, 0);
     return done;
 }
@@ -183,8 +184,8 @@ static int is_done(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
 static int is_alone(struct weir_busy *busy, const struct weir_busy_lane *lane, uint32_t *calls,
                     int *settles) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
-    int alone = 1;
-    *settles = 1;
+    int alone = !weir_busy_has_loose(&busy->gpus[lane->gpu]);
+    *settles = alone;
     for (uint32_t i = 0; i < used; i++) {
         struct weir_busy_lane *one = &busy->lanes[i];
         uint64_t launches = __atomic_load_n(&one->launches, __ATOMIC_RELAXED);
@@ -363,7 +364,7 @@ static void take_back(struct weir_busy_launch *launch) {
 static int is_backlogged(struct weir_busy *busy, struct weir_busy_lane *lane,
                          const struct weir_busy_mark *mark) {
     const struct weir_busy_mark *last = &lane->marks[(lane->head - 1) % WEIR_BUSY_MARKS];
-    if (!lane->head || last->after_ns + BACKLOG_NS > mark->before_ns)
+    if (!lane->head || !last->end || last->after_ns + BACKLOG_NS > mark->before_ns)
         return 0;
     pay(lane, 3);
     return !has_come(busy, last->end);

@@ -224,7 +224,10 @@ struct launched {
 
 static struct launched launched_on(struct weir_busy *busy, uint32_t ordinal) {
     const struct weir_busy_gpu *gpu = &busy->gpus[ordinal];
-    struct launched all = {gpu->gone_work_ns, gpu->gone_launches, 0};
+    uint64_t loose = __atomic_load_n(&gpu->loose_launches, __ATOMIC_RELAXED);
+    struct launched all = {gpu->gone_work_ns, gpu->gone_launches, loose - gpu->loose_done};
+    all.work_ns += __atomic_load_n(&gpu->loose_work_ns, __ATOMIC_RELAXED);
+    all.launches += loose;
     for (uint32_t i = 0; i < busy->lanes_used; i++) {
         const struct weir_busy_lane *lane = &busy->lanes[i];
         if (!WEIR_GET(lane->thread) || WEIR_GET(lane->gpu) != ordinal)
@@ -255,6 +258,7 @@ static int settle(struct weir_busy *busy, uint32_t ordinal, uint64_t now_ns) {
     struct weir_busy_gpu *gpu = &busy->gpus[ordinal];
     struct launched all = launched_on(busy, ordinal);
     uint64_t outstanding_ns = all.outstanding * gpu->longest_ns;
+    WEIR_PUT(gpu->mean_ns, all.launches ? all.work_ns / all.launches : 0);
     weir_busytime_late(&gpu->time, gpu->late_ns);
     gpu->gone_work_ns += gpu->coming_ns;
     all.work_ns += gpu->coming_ns;

@@ -86,6 +86,9 @@ static void give_up(struct weir_busy_lane *lane, uint64_t now_ns) {
 static void look(struct weir_time *time, uint32_t gpu, uint64_t still_ns, uint64_t now_ns) {
     struct weir_busy *busy = &time->busy;
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
+        if (WEIR_GET(time->numbers[i]) == gpu + 1)
+            weir_busy_loose_look(&busy->gpus[i], now_ns, OVERDUE_NS);
     // Of threads without a word it is not known which of them are in the driver.
     int crowd = WEIR_GET(time->gate.crowd[gpu]) != 0;
     for (uint32_t i = 0; i < used; i++) {
@@ -122,6 +125,19 @@ static void add_lane(struct tally *all, const struct weir_busy_lane *lane) {
     all->active += done < launches || launches != WEIR_GET(trail->seen);
 }
 
+// The same for launches that have no lane.
+static void add_loose(struct tally *all, const struct weir_busy_gpu *books) {
+    uint64_t launches = __atomic_load_n(&books->loose_launches, __ATOMIC_ACQUIRE);
+    uint64_t work_ns = __atomic_load_n(&books->loose_work_ns, __ATOMIC_RELAXED);
+    int outstanding = launches != books->loose_done;
+    all->submitted += launches;
+    all->completed += books->loose_done;
+    all->work_ns += work_ns;
+    all->flight_ns += outstanding ? work_ns - books->loose_done_ns : 0;
+    all->owing += books->loose_done < books->loose_owed;
+    all->active += (uint32_t)outstanding;
+}
+
 static struct tally tally(struct weir_time *time, uint32_t gpu) {
     struct weir_busy *busy = &time->busy;
     struct tally all = {0};
@@ -133,6 +149,7 @@ static struct tally tally(struct weir_time *time, uint32_t gpu) {
         all.completed += books->gone_launches;
         all.work_ns += books->gone_work_ns + BLIND_NS * WEIR_GET(books->blind);
         all.busy_ns += books->time.busy_ns;
+        add_loose(&all, books);
     }
     for (uint32_t i = 0; i < busy->lanes_used; i++)
         if (is_on(time, &busy->lanes[i], gpu))
@@ -143,6 +160,9 @@ static struct tally tally(struct weir_time *time, uint32_t gpu) {
 int weir_drain_is_outstanding(struct weir_time *time, uint32_t gpu) {
     const struct weir_busy *busy = &time->busy;
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
+        if (WEIR_GET(time->numbers[i]) == gpu + 1 && weir_busy_has_loose(&busy->gpus[i]))
+            return 1;
     for (uint32_t i = 0; i < used; i++)
         if (is_on(time, &busy->lanes[i], gpu) &&
             done_of(&busy->lanes[i]) < WEIR_GET(busy->lanes[i].launches))
@@ -195,6 +215,10 @@ static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     a->told_ns = now_ns;
     a->quiet = 1;
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
+        if (WEIR_GET(time->numbers[i]) == gpu + 1)
+            busy->gpus[i].loose_owed =
+                __atomic_load_n(&busy->gpus[i].loose_launches, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)
         if (is_on(time, &busy->lanes[i], gpu))
             owe(&busy->lanes[i], now_ns);

@@ -153,6 +153,9 @@ void weir_gate_settle(struct weir_gate *gate);
 uint32_t weir_gate_inside(struct weir_gate *gate, uint32_t gpu);
 uint32_t weir_gate_waiting(struct weir_gate *gate, uint32_t gpu);
 
+// The calling thread has a word from here on, unless there are too many.
+void weir_gate_know(struct weir_gate *gate);
+
 // How launches pass that the lines below do not serve.
 struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu,
                                       uintptr_t stack) WEIR_RARE;

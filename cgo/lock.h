@@ -32,6 +32,13 @@ static inline int weir_lock(struct weir_lock *lock) {
     return weir_lock_slow(lock, self);
 }
 
+// Whether it was free, and is this thread's now.
+static inline int weir_lock_try(struct weir_lock *lock) {
+    uintptr_t none = 0;
+    return __atomic_compare_exchange_n(&lock->owner, &none, weir_sys_self(), 0, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
 // Whether this thread holds it: then a signal handler is asking.
 static inline int weir_lock_is_mine(const struct weir_lock *lock) {
     return __atomic_load_n(&lock->owner, __ATOMIC_RELAXED) == weir_sys_self();

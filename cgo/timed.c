@@ -84,13 +84,15 @@ CUcontext weir_timed_context(void) {
 // Without a word it is made known by the longer way: the lane of a thread that has ended names that
 // one's.
 struct weir_busy_lane *weir_timed_lane(struct weir_time *time, CUcontext context, CUstream stream) {
-    struct weir_gate_word *word = weir_gate_mine;
-    struct weir_busy_lane *lane =
-        word ? weir_busy_lane(&time->busy, weir_sys_self(), context, stream) : NULL;
-    if (!lane)
+    struct weir_busy_lane *lane = weir_busy_lane(&time->busy, weir_sys_self(), context, stream);
+    if (!lane || !weir_gate_mine)
         return NULL;
-    __atomic_store_n(&lane->entry, &word->state, __ATOMIC_RELEASE);
-    WEIR_PUT(word->last, lane);
+    // A lane of a thread before, which had the same place in memory, is to become this one's.
+    if (WEIR_GET(lane->tid) != WEIR_GET(weir_gate_mine->tid) ||
+        WEIR_GET(lane->entry) != &weir_gate_mine->state)
+        lane =
+            weir_busy_lane_find(&time->busy, weir_sys_self(), context, WEIR_GET(lane->gpu), stream);
+    WEIR_PUT(weir_gate_mine->last, lane);
     return lane;
 }
 
@@ -102,7 +104,7 @@ struct call {
     int one_of_several;  // devices that one call launches on
 };
 
-// Without a lane the work is gated, and not counted.
+// Without a lane the work is gated, and counted elsewhere.
 static struct weir_timed go_uncounted(struct weir_time *time, uint32_t gpu,
                                       const struct call *call) {
     struct weir_timed op = {.time = time, .gpu = gpu, .gated = call->how == WEIR_TIMED_GATED};
@@ -122,6 +124,7 @@ static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t 
     uint32_t number = number_of(time, ordinal);
     if (!number)
         return nothing;
+    weir_gate_know(&time->gate);  // by which it is seen that its lanes are nobody's any more
     struct weir_busy_lane *lane =
         weir_busy_lane_find(&time->busy, weir_sys_self(), context, ordinal, call->stream);
     lane = lane && lane->gpu == ordinal ? lane : NULL;
@@ -136,12 +139,14 @@ static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t 
     if (lane && !call->one_of_several) {
         op = weir_timed_go(time, number - 1, lane, NULL, key, call->how);
     } else {
+        if (!lane && call->how == WEIR_TIMED_GATED && !call->one_of_several)
+            weir_window_enter_loose(time, number - 1, ordinal);
         op = go_uncounted(time, number - 1, call);
         if (lane)
             op.launch = weir_busy_begin_in(&time->busy, lane, key);
+        else
+            weir_busy_loose(&time->busy, ordinal, key);
     }
-    if (lane && weir_gate_mine)
-        __atomic_store_n(&lane->entry, &weir_gate_mine->state, __ATOMIC_RELEASE);
     return op;
 }
 

@@ -13,9 +13,8 @@
 //   the
 //     gate: so whoever clears `active`, settles the gate, and finds all counters as they were, has
 //     overlooked nothing;
-//   - what there is no lane for (the 1025th pair of a thread and a stream, the 65th context) is
-//   held
-//     back as any other, but neither measured nor waited for in a drain;
+//   - what there is no lane for (more than 1024 pairs of a thread and a stream that have work in
+//   flight) is held back and counted as any other, but not measured, and done after its time;
 //   - all that is kept lies in memory which a forked child finds wiped. It is made at the first
 //     launch, lest each process that only starts pay for it.
 #ifndef WEIR_TIMED_H
@@ -124,6 +123,9 @@ void weir_timed_end_slow(struct weir_time *time, struct weir_busy_lane *lane, ui
 // launch (window.c).
 uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu,
                            struct weir_busy_lane *lane) WEIR_RARE;
+
+// The same for a launch that has no lane, nor an event.
+void weir_window_enter_loose(struct weir_time *time, uint32_t gpu, uint32_t ordinal) WEIR_RARE;
 
 // The helper: how much lanes may have in flight now, of which so many are at work; and a drain took
 // so long, which is to be as the window is.

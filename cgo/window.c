@@ -85,6 +85,26 @@ uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu, struct weir_bus
     return 1;
 }
 
+// Of work that has no lane it is only known by the time when it is done, so it is waited for that
+// which all threads have in flight together.
+void weir_window_enter_loose(struct weir_time *time, uint32_t gpu, uint32_t ordinal) {
+    const struct weir_busy_gpu *books = &time->busy.gpus[ordinal];
+    const struct weir_time_gpu *on = &time->gpus[gpu];
+    if (!__atomic_load_n(&on->step_ns, __ATOMIC_RELAXED))
+        return;
+    for (uint64_t until_ns = 0;;) {
+        uint64_t work_ns = __atomic_load_n(&books->loose_work_ns, __ATOMIC_RELAXED);
+        uint64_t flight_ns = work_ns - WEIR_GET(books->loose_done_ns);
+        uint64_t room_ns = __atomic_load_n(&on->room_ns, __ATOMIC_RELAXED);
+        uint64_t now_ns = weir_busy_clock();
+        if (!until_ns)
+            until_ns = now_ns + 2 * flight_ns + PATIENCE_NS;
+        if (flight_ns <= room_ns || now_ns >= until_ns || is_closed(time, gpu))
+            return;
+        doze((flight_ns - room_ns) / 2);
+    }
+}
+
 void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes) {
     struct weir_busy *busy = &time->busy;
     uint64_t room_ns = 1000u * (uint64_t)WEIR_GET(time->state->control->gpus[gpu].window_us);

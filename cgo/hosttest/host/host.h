@@ -51,6 +51,12 @@ int test_sharing(char **words);
 // Runs a command about contexts and code that take memory (contexts.c). Whether it is one.
 int test_contexts_command(char **words);
 
+// Launches a kernel of so many microseconds in a stream (work.c).
+CUresult test_launch(uint64_t us, uint64_t stream);
+
+// Runs a command about launches of many threads (lanes.c). Whether it is one.
+int test_lanes(char **words);
+
 // Runs a command about launches (work.c). Whether it is one.
 int test_work(char **words);
 

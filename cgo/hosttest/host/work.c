@@ -10,7 +10,7 @@
 #include "driver.h"
 #include "host.h"
 
-#define STREAMS 1024
+#define STREAMS 4096
 #define OPERATIONS 2048u
 #define QUEUE 1024u
 #define HOGS 16
@@ -37,7 +37,7 @@ static uint64_t now_ns(void) {
 }
 
 static struct stream *find(CUstream handle) {
-    for (int i = 0;; i = (i + 1) % STREAMS) {
+    for (uintptr_t i = (uintptr_t)handle % STREAMS;; i = (i + 1) % STREAMS) {
         if (!streams[i].handle)
             streams[i].handle = (uintptr_t)handle + 1;
         if (streams[i].handle == (uintptr_t)handle + 1)
@@ -185,7 +185,7 @@ void test_work_install(void) {
 
 // ---- Commands ----
 
-static CUresult launch_one(uint64_t us, uint64_t stream) {
+CUresult test_launch(uint64_t us, uint64_t stream) {
     return weir_cuLaunchKernel((CUfunction)(uintptr_t)us, 1, 1, 1, 1, 1, 1, 0,
                                (CUstream)(uintptr_t)stream, NULL, NULL);
 }
@@ -199,7 +199,7 @@ static void *keep_launching(void *argument) {
     free(argument);
     test_driver_use_context(habit.context);
     while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
-        launch_one(habit.us, habit.stream);
+        test_launch(habit.us, habit.stream);
         if (habit.pause_us)
             nanosleep(&(struct timespec){.tv_nsec = (long)habit.pause_us * 1000}, NULL);
     }
@@ -243,8 +243,10 @@ static void tell(void) {
 }
 
 int test_work(char **words) {
+    if (test_lanes(words))
+        return 1;
     if (!strcmp(words[0], "kernel")) {
-        say(launch_one(number(words[1]), number(words[2])), 0);
+        say(test_launch(number(words[1]), number(words[2])), 0);
     } else if (!strcmp(words[0], "hog")) {
         start_hog(words);
     } else if (!strcmp(words[0], "stop")) {
