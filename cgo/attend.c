@@ -39,6 +39,7 @@ uint64_t weir_attend_want(void *argument, uint32_t gpu, uint32_t lease) {
     uint32_t *wanted = &time->gpus[gpu].wanted;
     const struct weir_control_page *page = time->state->control;
     weir_timed_set_active(time, gpu);
+    weir_window_waited();
     if (__atomic_exchange_n(wanted, lease, __ATOMIC_SEQ_CST) != lease &&
         weir_attend_say(time, WEIR_MSG_WANT, gpu, lease, 0) < 0)
         __atomic_store_n(wanted, 0, __ATOMIC_SEQ_CST);  // with the next wait

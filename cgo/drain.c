@@ -354,7 +354,7 @@ uint64_t weir_drain_step(struct weir_time *time, uint32_t gpu, uint64_t now_ns) 
     look(time, gpu, a->quiet ? 0 : rivals ? LOOK_RIVALS_NS : STILL_ALONE_NS, now_ns);
     uint32_t waiting = weir_gate_waiting(&time->gate, gpu);
     struct tally all = publish(time, gpu, waiting);
-    weir_window_set(time, gpu, all.active);
+    weir_window_set(time, gpu, all.active, now_ns);
     if (closed && !a->drained)
         return now_ns + go_on(time, gpu, &all, waiting, now_ns);
     if (a->opened)

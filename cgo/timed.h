@@ -32,6 +32,7 @@ struct weir_attended {
     uint32_t quiet;        // closed, and no launch of that lease is under way any more
     uint32_t drained;      // DRAINED was said of it
     uint32_t rivals;       // others wanted the GPU when last seen
+    uint64_t rivals_ns;    // when there was last a window
     uint32_t shared;       // others had the GPU, too, when last seen
     uint32_t opened;       // opened again after it had been closed, and nothing was done since
     uint32_t less;         // of the window so much is not used, in 1/256
@@ -49,7 +50,6 @@ struct weir_attended {
 
 // Of a GPU, by its number in the control page.
 struct weir_time_gpu {
-    uint64_t step_ns;  // expected work between two events of a lane; 0: without a window
     uint64_t room_ns;  // expected work in flight in a lane, at most
     uint32_t wanted;   // the lease word of which WANT was said; 0: of none
 } __attribute__((aligned(64)));
@@ -127,9 +127,12 @@ uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu,
 // The same for a launch that has no lane, nor an event.
 void weir_window_enter_loose(struct weir_time *time, uint32_t gpu, uint32_t ordinal) WEIR_RARE;
 
+// This thread waits at the gate: its next launch looks at the window that there is then.
+void weir_window_waited(void);
+
 // The helper: how much lanes may have in flight now, of which so many are at work; and a drain took
 // so long, which is to be as the window is.
-void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes);
+void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes, uint64_t now_ns);
 void weir_window_drained(struct weir_time *time, uint32_t gpu, uint64_t took_ns);
 
 // Sets `active` of a GPU in the usage page.

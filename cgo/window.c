@@ -19,6 +19,8 @@
 // work.
 #define STEPS 4u
 #define STEP_ALONE_NS 50000000u
+#define OPEN_NS 20000000u
+#define RIVALS_STAY_NS 1000000000u
 // A lane is allowed so much in any case: below that its thread would be asleep when the GPU runs
 // dry.
 #define ROOM_NS_MIN 250000u
@@ -74,13 +76,27 @@ static int needs_each(const struct weir_busy *busy, const struct weir_busy_lane 
            !WEIR_GET(lane->last->expected_ns) || WEIR_GET(busy->captures);
 }
 
+// The window that the agent has set; with rivals and gates that are open, so much that a gate which
+// then closes has no backlog of a driver's whole queue behind it. 0: there is none.
+static uint64_t window_of(struct weir_time *time, uint32_t gpu) {
+    const struct weir_gpu_control *page = &time->state->control->gpus[gpu];
+    uint64_t window_ns = 1000u * (uint64_t)WEIR_GET(page->window_us);
+    return window_ns || WEIR_GET(page->turns) == WEIR_TURNS_ALONE ? window_ns : OPEN_NS;
+}
+
+// What a lane may have in flight now; 0: there is no window. The helper may not have looked yet at
+// one that has just come.
+static uint64_t room_of(struct weir_time *time, uint32_t gpu) {
+    uint64_t room_ns = WEIR_GET(time->gpus[gpu].room_ns);
+    return room_ns ? room_ns : window_of(time, gpu);
+}
+
 uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu, struct weir_busy_lane *lane) {
-    const struct weir_time_gpu *on = &time->gpus[gpu];
-    uint64_t step_ns = WEIR_GET(on->step_ns), room_ns = WEIR_GET(on->room_ns);
+    uint64_t room_ns = room_of(time, gpu);
     if (room_ns)
         wait_for_room(time, gpu, lane, room_ns);
     int each = (room_ns || WEIR_GET(time->busy.captures)) && needs_each(&time->busy, lane);
-    step_ns = step_ns ? step_ns : STEP_ALONE_NS;
+    uint64_t step_ns = room_ns ? room_ns / STEPS : STEP_ALONE_NS;
     WEIR_PUT(lane->mark_at_ns, each ? 0 : lane->work_ns + step_ns);
     return 1;
 }
@@ -89,13 +105,12 @@ uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu, struct weir_bus
 // which all threads have in flight together.
 void weir_window_enter_loose(struct weir_time *time, uint32_t gpu, uint32_t ordinal) {
     const struct weir_busy_gpu *books = &time->busy.gpus[ordinal];
-    const struct weir_time_gpu *on = &time->gpus[gpu];
-    if (!__atomic_load_n(&on->step_ns, __ATOMIC_RELAXED))
+    if (!room_of(time, gpu))
         return;
     for (uint64_t until_ns = 0;;) {
         uint64_t work_ns = __atomic_load_n(&books->loose_work_ns, __ATOMIC_RELAXED);
         uint64_t flight_ns = work_ns - WEIR_GET(books->loose_done_ns);
-        uint64_t room_ns = __atomic_load_n(&on->room_ns, __ATOMIC_RELAXED);
+        uint64_t room_ns = room_of(time, gpu);
         uint64_t now_ns = weir_busy_clock();
         if (!until_ns)
             until_ns = now_ns + 2 * flight_ns + PATIENCE_NS;
@@ -105,15 +120,26 @@ void weir_window_enter_loose(struct weir_time *time, uint32_t gpu, uint32_t ordi
     }
 }
 
-void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes) {
+void weir_window_waited(void) {
+    struct weir_busy_lane *lane = weir_gate_mine ? WEIR_GET(weir_gate_mine->last) : NULL;
+    if (lane)
+        WEIR_PUT(lane->mark_at_ns, 0);
+}
+
+void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes, uint64_t now_ns) {
     struct weir_busy *busy = &time->busy;
-    uint64_t room_ns = 1000u * (uint64_t)WEIR_GET(time->state->control->gpus[gpu].window_us);
+    struct weir_attended *a = &time->attended[gpu];
+    uint64_t room_ns = window_of(time, gpu);
+    // Rivals come back where they have just been.
+    if (room_ns)
+        a->rivals_ns = now_ns;
+    else if (a->rivals_ns && now_ns - a->rivals_ns < RIVALS_STAY_NS)
+        room_ns = OPEN_NS;
     uint64_t least_ns = room_ns < ROOM_NS_MIN ? room_ns : ROOM_NS_MIN;
-    room_ns = room_ns * (WHOLE - time->attended[gpu].less) / WHOLE / (lanes ? lanes : 1);
+    room_ns = room_ns * (WHOLE - a->less) / WHOLE / (lanes ? lanes : 1);
     room_ns = room_ns < least_ns ? least_ns : room_ns;
     uint64_t before_ns = WEIR_GET(time->gpus[gpu].room_ns);
     WEIR_PUT(time->gpus[gpu].room_ns, room_ns);
-    WEIR_PUT(time->gpus[gpu].step_ns, room_ns / STEPS);
     if (!room_ns || before_ns)
         return;
     // Lanes look at the window that there is now.
@@ -126,7 +152,7 @@ void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes) {
 // longer, and slowly as large again where they do not.
 void weir_window_drained(struct weir_time *time, uint32_t gpu, uint64_t took_ns) {
     struct weir_attended *a = &time->attended[gpu];
-    uint64_t window_ns = 1000u * (uint64_t)WEIR_GET(time->state->control->gpus[gpu].window_us);
+    uint64_t window_ns = window_of(time, gpu);
     uint32_t used = WHOLE - a->less;
     if (took_ns > window_ns + window_ns / 4 + SLACK_NS)
         used = used / 2 > LEAST ? used / 2 : LEAST;

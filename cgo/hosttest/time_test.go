@@ -248,17 +248,36 @@ func TestWindow(t *testing.T) {
 	h.ok("stop")
 }
 
-// The helper records nothing in the default stream, where that would add an order between streams.
-func TestNothingIsRecordedInTheDefaultStream(t *testing.T) {
+// The helper records nothing: in the default stream that would add an order between streams, and in any it
+// would wait for a place in the driver's queue.
+func TestTheHelperRecordsNothing(t *testing.T) {
 	t.Parallel()
 	a, h, s := startTime(t, plain)
 	h.ok("kernel 1000")
-	before := h.ok("worked")[1] // this launch is a new kind, and measured
+	h.ok("kernel 1000 %d", streamA)
+	before := h.ok("worked")[1] // these launches are a new kind, and measured
 	a.look(s, 0)
 	a.said(abi.MsgIdle, 0)
 	if after := h.ok("worked")[1]; after != before {
 		t.Errorf("%d events were recorded", after-before)
 	}
+}
+
+// While one stream is captured a drain still waits for what is in others.
+func TestDrainBesideACapture(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, plain)
+	h.ok("begincapture %d", streamB)
+	h.ok("hold 1")
+	h.ok("kernel 10 %d", streamA)
+	a.setLease(closed(1))
+	a.look(s, 1)
+	time.Sleep(200 * time.Millisecond)
+	if n := a.times(abi.MsgDrained, 1); n != 0 {
+		t.Fatal("DRAINED was said with work outstanding")
+	}
+	h.ok("hold 0")
+	a.said(abi.MsgDrained, 1)
 }
 
 // A child has no part in its parent's leases, nor has it a word of the parent's at the gate.

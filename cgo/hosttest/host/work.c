@@ -258,6 +258,8 @@ int test_work(char **words) {
         say(0, 0);
     } else if (!strcmp(words[0], "worked")) {
         tell();
+    } else if (!strcmp(words[0], "begincapture")) {
+        say(weir_cuStreamBeginCapture_v2((CUstream)(uintptr_t)number(words[1]), 2), 0);
     } else if (!strcmp(words[0], "endstream")) {
         say(weir_cuStreamDestroy_v2((CUstream)(uintptr_t)number(words[1])), 0);
     } else {
