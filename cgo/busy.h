@@ -2,12 +2,12 @@
 //
 // Busy is the union of the stretches in which the GPU works for the process. The hot path only adds
 // up what launches are expected to take: a *key* stands for one kernel and its grid (or one graph,
-// or one size of copy), and has an expectation learned from samples. Every so many launches one is
-// *sampled*: an event is recorded behind it (a *mark*), from which the helper learns that work was
-// outstanding until it came; or the launch is *measured*, between two events. A launch by itself
-// reaches the GPU some microseconds after the event before it; so where a kernel is short, a *hold*
-// goes ahead of the first event: a set of a little pinned memory, behind which the launch is in
-// time.
+// or one size of copy), and has an expectation learned from samples; its *family*, all grids of
+// that kernel, tells what is expected until then. Every so many launches one is *sampled*: an event
+// is recorded behind it (a *mark*), from which the helper learns that work was outstanding until it
+// came; or the launch is *measured*, between two events. A launch by itself reaches the GPU some
+// microseconds after the event before it; so where a kernel is short, a *hold* goes ahead of the
+// first event: a set of a little pinned memory, behind which the launch is in time.
 //
 // Each thread has a *lane* for each stream that it launches in, so counting needs neither a lock
 // nor a locked instruction. Invariants:
@@ -33,6 +33,7 @@
 #ifndef WEIR_BUSY_H
 #define WEIR_BUSY_H
 
+#include "busyfit.h"
 #include "busylearn.h"
 #include "busytime.h"
 #include "cuda.h"
@@ -43,6 +44,7 @@
 #define WEIR_BUSY_LANES 1024u
 #define WEIR_BUSY_INDEX 4096u       // places in the index of lanes; a power of two
 #define WEIR_BUSY_KEYS 4096u        // a power of two
+#define WEIR_BUSY_FAMILIES 1024u    // a power of two
 #define WEIR_BUSY_PROBES 8u         // places of the index or of keys that are looked at
 #define WEIR_BUSY_RECENT 16u        // keys that a lane remembers; a power of two
 #define WEIR_BUSY_RECENT_SHIFT 28u  // of a hash's 32 bits to those that say a place
@@ -75,7 +77,44 @@ struct weir_busy_key {
     uint64_t roughly_ns;
     uint32_t sure, pause;
     uint32_t epoch;  // its GPU's, when it was learned
+    uint32_t told;   // launches of which its family told; by all
+    // Where it belongs, and its place there; by all.
+    struct weir_busy_family *family;
+    uint64_t family_key, amount;
     struct weir_learned learned;
+};
+
+// What is known of all launches of one function, or all copies of a kind: it tells of those whose
+// keys are not known. Written by the helper, but for the first two.
+struct weir_busy_family {
+    uint64_t key;           // 0: free
+    uint64_t since_ns;      // when one was first launched
+    uint64_t owner;         // the key of the family that the rest is about
+    struct weir_line line;  // for launching threads
+    uint32_t epoch;         // its GPU's, when it was learned
+    struct weir_fit fit;
+    struct weir_learned learned;  // of launches that had not the GPU to themselves
+    uint32_t learned_epoch;
+};
+
+// What a family says of a launch.
+struct weir_told {
+    uint64_t ns;     // 0: nothing
+    int sure;        // it is known by others that are about as large
+    uint32_t epoch;  // when that was learned
+};
+
+// What kind of launch one is: what its key is made of (weir_busy_key), and the key.
+struct weir_busy_kind {
+    uint64_t what, size, shape, key;
+};
+
+// A sample of one.
+struct weir_sample {
+    uint64_t ns, foreign_ns;
+    enum weir_sort sort;
+    int shared;      // others had the GPU, too
+    uint32_t epoch;  // the GPU's
 };
 
 // A sampled launch.
@@ -226,6 +265,7 @@ struct weir_busy {
     struct weir_busy_context contexts[WEIR_BUSY_CONTEXTS];
     uint16_t index[WEIR_BUSY_INDEX];  // lane + 1
     struct weir_busy_key keys[WEIR_BUSY_KEYS];
+    struct weir_busy_family families[WEIR_BUSY_FAMILIES];
     struct weir_busy_lane lanes[WEIR_BUSY_LANES];
 };
 
@@ -250,6 +290,12 @@ static inline uint64_t weir_busy_key(const void *what, uint64_t size, uint64_t s
     uint64_t of_size = size * 0xbf58476d1ce4e5b9u, of_shape = (shape + gpu) * 0x94d049bb133111ebu;
     key ^= (of_size << 23 | of_size >> 41) ^ (of_shape << 47 | of_shape >> 17);
     return key | 1;
+}
+
+static inline struct weir_busy_kind weir_busy_kind(uint64_t what, uint64_t size, uint64_t shape,
+                                                   uint32_t gpu) {
+    uint64_t key = weir_busy_key((void *)(uintptr_t)what, size, shape, gpu);
+    return (struct weir_busy_kind){what, size, shape, key};
 }
 
 // Whether samples of a GPU's launches may hold other processes' time slices.
@@ -279,7 +325,7 @@ struct weir_busy_lane *weir_busy_lane_find(struct weir_busy *busy, uintptr_t thr
 int weir_busy_is_captured(struct weir_busy *busy, CUstream stream);
 
 struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir_busy_lane *lane,
-                                             uint64_t key) WEIR_RARE;
+                                             struct weir_busy_kind kind) WEIR_RARE;
 void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch,
                         CUresult result) WEIR_RARE;
 
@@ -331,24 +377,24 @@ static inline struct weir_busy_recent *weir_busy_recent(struct weir_busy_lane *l
 }
 
 // Remembers the key of this thread's last launch.
-static inline void weir_busy_remember(struct weir_busy_lane *lane, uint64_t what, uint64_t size,
-                                      uint64_t shape, uint64_t key) {
-    *weir_busy_recent(lane, what, size) =
-        (struct weir_busy_recent){what, size, shape, lane->last, key};
+static inline void weir_busy_remember(struct weir_busy_lane *lane, struct weir_busy_kind kind) {
+    *weir_busy_recent(lane, kind.what, kind.size) =
+        (struct weir_busy_recent){kind.what, kind.size, kind.shape, lane->last, kind.key};
 }
 
 // Right before the driver is called: this thread launches in its lane.
-static inline struct weir_busy_launch
-weir_busy_begin_in(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t key) {
-    struct weir_busy_key *known = weir_busy_known(busy, key);
+static inline struct weir_busy_launch weir_busy_begin_in(struct weir_busy *busy,
+                                                         struct weir_busy_lane *lane,
+                                                         struct weir_busy_kind kind) {
+    struct weir_busy_key *known = weir_busy_known(busy, kind.key);
     if (__builtin_expect(!known, 0))
-        return weir_busy_begin_slow(busy, lane, key);
+        return weir_busy_begin_slow(busy, lane, kind);
     WEIR_PUT(lane->last, known);
     uint64_t expected_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
     if (__builtin_expect(!expected_ns || lane->launches >= WEIR_GET(lane->sample_at) ||
                              __atomic_load_n(&busy->captures, __ATOMIC_RELAXED),
                          0))
-        return weir_busy_begin_slow(busy, lane, key);
+        return weir_busy_begin_slow(busy, lane, kind);
     __atomic_store_n(&lane->work_ns, lane->work_ns + expected_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELEASE);
     return (struct weir_busy_launch){lane, expected_ns, NULL};
@@ -358,14 +404,15 @@ weir_busy_begin_in(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
 // The default stream is CU_STREAM_LEGACY, each thread's own CU_STREAM_PER_THREAD, whichever form of
 // the call is meant.
 static inline struct weir_busy_launch weir_busy_begin(struct weir_busy *busy, CUcontext context,
-                                                      uint32_t gpu, CUstream stream, uint64_t key) {
+                                                      uint32_t gpu, CUstream stream,
+                                                      struct weir_busy_kind kind) {
     struct weir_busy_lane *lane = weir_busy_lane(busy, weir_sys_self(), context, stream);
     if (__builtin_expect(!lane, 0))
         lane = weir_busy_lane_find(busy, weir_sys_self(), context, gpu, stream);
     if (!lane ||
         (__atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) && weir_busy_is_captured(busy, stream)))
         return (struct weir_busy_launch){NULL, 0, NULL};
-    return weir_busy_begin_in(busy, lane, key);
+    return weir_busy_begin_in(busy, lane, kind);
 }
 
 // The same for a launch that has no lane, which has no end: counted, and done after its time.
@@ -419,6 +466,18 @@ uint64_t weir_busy_ns(struct weir_busy *busy, uint32_t gpu);
 uint64_t weir_busy_clock(void);
 
 // ---- Among the files busy*.c ----
+
+// The place of a key; that of another one is taken where there is none.
+struct weir_busy_key *weir_busy_key_enter(struct weir_busy *busy, uint64_t key);
+
+// What the family of a launch says of it, for the thread that launches; and for the helper.
+struct weir_told weir_busy_family_tell(struct weir_busy *busy, struct weir_busy_key *known,
+                                       const struct weir_busy_kind *kind, uint32_t gpu);
+struct weir_told weir_busy_family_told(const struct weir_busy_key *known);
+
+// The helper: takes a sample in. Whether the family's keys are to be told what it says now.
+int weir_busy_family_learn(struct weir_busy_family *family, const struct weir_busy_key *known,
+                           const struct weir_sample *sample);
 
 // A lane that is to be another's has no launches, and so no events behind them. The events stay:
 // they are their context's.

@@ -2,8 +2,6 @@
 // a capture, and those that are sampled.
 #include "busy.h"
 
-#include <string.h>
-
 #include "capture.h"
 #include "hooks.h"
 
@@ -30,39 +28,18 @@
 // Within so long all calls have been made before a hold is over.
 #define IN_TIME_NS 20000u
 #define HOLD_COUNT 3u  // how often a hold is measured
+// So much of that while others have the GPU, too, and by launches that their family tells of.
+#define DEBT_ROUGH_MAX (DEBT_MAX / 4)
+#define DEBT_TOLD_MAX (DEBT_MAX / 2)
+// A key with so many launches of which its family told is to be measured itself, and with so many
+// of them it is looked at no more.
+#define TOLD_ENOUGH 8u
+#define TOLD_MAX 16u
 // For so many launches a lane waits for one that is alone; and so often it waits twice as long for
 // its next chance, where there was none.
 #define WAITS_MAX 16u
 #define OWED_MAX 48u  // calls made meanwhile
 #define SHY_MAX 5u
-
-// ---- Keys ----
-
-// The place of a key; that of another one is taken where there is none.
-static struct weir_busy_key *enter_key(struct weir_busy *busy, uint64_t key) {
-    for (uint32_t i = 0; i < WEIR_BUSY_PROBES; i++) {
-        struct weir_busy_key *at = &busy->keys[weir_busy_key_home(key, i)];
-        uint64_t none = 0;
-        if (__atomic_compare_exchange_n(&at->key, &none, key, 0, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_ACQUIRE) ||
-            none == key)
-            return at;
-    }
-    struct weir_busy_key *at = &busy->keys[weir_busy_key_home(key, 0)];
-    if (weir_lock(&busy->lock))
-        return at;
-    __atomic_store_n(&at->expected_ns, 0, __ATOMIC_RELAXED);
-    at->unknown = at->measuring = at->visits = at->useless = 0;
-    WEIR_PUT(at->since_ns, 0);
-    WEIR_PUT(at->roughly_ns, 0);
-    WEIR_PUT(at->sure, 0);
-    WEIR_PUT(at->epoch, 0);
-    WEIR_PUT(at->pause, 1);
-    memset(&at->learned, 0, sizeof(at->learned));
-    __atomic_store_n(&at->key, key, __ATOMIC_RELEASE);
-    weir_unlock(&busy->lock);
-    return at;
-}
 
 // ---- Calls of the driver's ----
 
@@ -219,13 +196,21 @@ static int becomes_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
 // Whether the launch is to be sampled, and how.
 enum sample { SAMPLE_NOT, SAMPLE_END, SAMPLE_ALONE, SAMPLE_ROUGH };
 
+// Since when launches of this kind are not known: of those of one function each may be another one.
+static uint64_t unknown_since(const struct weir_busy_key *known) {
+    uint64_t since_ns = WEIR_GET(known->since_ns);
+    const struct weir_busy_family *family = WEIR_GET(known->family);
+    uint64_t family_ns = family ? WEIR_GET(family->since_ns) : 0;
+    return family_ns && family_ns < since_ns ? family_ns : since_ns;
+}
+
 // A lane wants to measure this launch, or another one soon, when it is alone.
 static enum sample wait_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
                               struct weir_busy_key *known) {
     int alone = becomes_alone(busy, lane, known);
     int patient = known->expected_ns
                       ? ++lane->waits < WAITS_MAX
-                      : weir_busy_clock() - WEIR_GET(known->since_ns) < WEIR_BUSY_UNKNOWN_NS;
+                      : weir_busy_clock() - unknown_since(known) < WEIR_BUSY_UNKNOWN_NS;
     if (!alone && patient)
         return SAMPLE_NOT;
     lane->waits = 0;
@@ -240,8 +225,28 @@ static enum sample wait_alone(struct weir_busy *busy, struct weir_busy_lane *lan
     return known->expected_ns ? SAMPLE_END : SAMPLE_ROUGH;
 }
 
+// Whether this launch should be measured though none is due: what is known of it is too little, or
+// was learned before others came.
+static int is_wanted(const struct weir_busy *busy, const struct weir_busy_lane *lane,
+                     const struct weir_busy_key *known, const struct weir_told *told) {
+    const struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
+    int shared = weir_busy_is_shared(gpu), wanted;
+    uint64_t debt_max;
+    if (told->sure && !WEIR_GET(known->sure)) {
+        uint32_t launches = WEIR_GET(known->told);
+        wanted = !shared && (told->epoch != WEIR_GET(gpu->epoch) ||
+                             (launches + 1 >= TOLD_ENOUGH && launches < TOLD_MAX));
+        debt_max = DEBT_TOLD_MAX;
+    } else {
+        int better = !WEIR_GET(known->sure) || WEIR_GET(known->epoch) != WEIR_GET(gpu->epoch);
+        wanted = !WEIR_GET(known->expected_ns) || (better && !shared);
+        debt_max = shared ? DEBT_ROUGH_MAX : DEBT_MAX;
+    }
+    return wanted && WEIR_GET(known->measuring) < 2 && lane->due < lane->launches + debt_max;
+}
+
 static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
-                          struct weir_busy_key *known) {
+                          struct weir_busy_key *known, const struct weir_told *told) {
     int due = lane->launches >= lane->due || WEIR_GET(lane->nudged);
     int full = lane->head - __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) >= WEIR_BUSY_MARKS;
     if (lane->muted)
@@ -260,11 +265,7 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
     }
     if (__atomic_exchange_n(&lane->wished, 0, __ATOMIC_RELAXED))
         return SAMPLE_END;
-    const struct weir_busy_gpu *gpu = &busy->gpus[lane->gpu];
-    int better = (!WEIR_GET(known->sure) || WEIR_GET(known->epoch) != WEIR_GET(gpu->epoch)) &&
-                 !weir_busy_is_shared(gpu);
-    if ((!known->expected_ns || better) && WEIR_GET(known->measuring) < 2 &&
-        lane->due < lane->launches + DEBT_MAX)
+    if (is_wanted(busy, lane, known, told))
         return wait_alone(busy, lane, known);
     if (lane->waits)
         return wait_alone(busy, lane, known);
@@ -306,10 +307,25 @@ static struct weir_busy_mark *begin_mark(struct weir_busy *busy, struct weir_bus
     return NULL;
 }
 
-// What a launch is expected to take whose key is not known: nothing, to be made up for when it is;
-// as much as others in this lane, where it will not be measured.
+// Takes a launch's family at its word.
+static uint64_t take_told(struct weir_busy_key *known, const struct weir_told *told) {
+    uint64_t none = 0;
+    uint32_t launches = __atomic_add_fetch(&known->told, 1, __ATOMIC_RELAXED);
+    if (!WEIR_GET(known->roughly_ns))
+        WEIR_PUT(known->roughly_ns, told->ns);
+    if (told->sure && launches >= TOLD_MAX)
+        __atomic_compare_exchange_n(&known->expected_ns, &none, told->ns, 0, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+    return told->ns;
+}
+
+// What a launch is expected to take whose key is not known: what its family tells; nothing, to be
+// made up for when it is known; as much as others in this lane, where it will not be measured.
 static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
-                      struct weir_busy_key *known, const struct weir_busy_mark *mark) {
+                      struct weir_busy_key *known, const struct weir_told *told,
+                      const struct weir_busy_mark *mark) {
+    if (told->sure || (told->ns && !mark && !WEIR_GET(known->measuring)))
+        return take_told(known, told);
     if (!mark && lane->work_ns && lane->due >= lane->launches + DEBT_MAX)
         return lane->work_ns / lane->launches;
     __atomic_fetch_add(&busy->gpus[lane->gpu].blind, 1, __ATOMIC_RELAXED);
@@ -327,25 +343,24 @@ static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
 }
 
 struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir_busy_lane *lane,
-                                             uint64_t key) {
+                                             struct weir_busy_kind kind) {
     struct weir_busy_launch launch = {NULL, 0, NULL};
     int captures = __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) != 0;
-    struct weir_busy_key *known = enter_key(busy, key);
+    struct weir_busy_key *known = weir_busy_key_enter(busy, kind.key);
+    struct weir_told told = weir_busy_family_tell(busy, known, &kind, lane->gpu);
     WEIR_PUT(lane->last, known);
-    if (!WEIR_GET(known->since_ns))
-        WEIR_PUT(known->since_ns, weir_busy_clock());
     // Our calls disturb no capture: this stream is not captured, or this launch were no work.
     int mode = captures ? weir_capture_relax() : -1;
-    enum sample sample = choose(busy, lane, known);
+    enum sample sample = choose(busy, lane, known, &told);
     if (sample != SAMPLE_NOT)
-        launch.mark = begin_mark(busy, lane, known, key, sample);
+        launch.mark = begin_mark(busy, lane, known, kind.key, sample);
     weir_capture_restore(mode);
     // While it waits to be alone each launch is looked at.
     __atomic_store_n(&lane->sample_at, lane->waits ? 0 : lane->due, __ATOMIC_RELAXED);
     launch.lane = lane;
     launch.added_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
     if (!launch.added_ns)
-        launch.added_ns = guess(busy, lane, known, launch.mark);
+        launch.added_ns = guess(busy, lane, known, &told, launch.mark);
     __atomic_store_n(&lane->work_ns, lane->work_ns + launch.added_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELEASE);
     return launch;

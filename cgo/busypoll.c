@@ -64,11 +64,14 @@ static void make_up(struct weir_busy_gpu *gpu, struct weir_busy_key *known, uint
 }
 
 // Takes one sample in.
-static void learn(struct weir_busy_gpu *gpu, struct weir_busy_key *known, uint64_t ns,
-                  enum weir_sort sort, uint64_t foreign_ns) {
-    weir_learn(&known->learned, ns, sort, foreign_ns);
+static void learn(struct weir_busy_gpu *gpu, struct weir_busy_key *known,
+                  const struct weir_sample *sample) {
+    weir_learn(&known->learned, sample->ns, sample->sort, sample->foreign_ns);
     uint64_t expected_ns = weir_learned_ns(&known->learned);
     uint64_t roughly_ns = weir_learned_roughly_ns(&known->learned);
+    struct weir_told told = weir_busy_family_told(known);
+    if (weir_learned_is_rough(&known->learned) && told.sure)
+        expected_ns = told.ns;
     if (!expected_ns && weir_busy_clock() - WEIR_GET(known->since_ns) > WEIR_BUSY_UNKNOWN_NS)
         expected_ns = roughly_ns;
     WEIR_PUT(known->roughly_ns, roughly_ns);
@@ -79,6 +82,28 @@ static void learn(struct weir_busy_gpu *gpu, struct weir_busy_key *known, uint64
         gpu->longest_ns = expected_ns;
     if (expected_ns)
         make_up(gpu, known, expected_ns);
+}
+
+// The line of a family is known, or another one now: so is what is expected of its keys that were
+// not measured themselves.
+static void tell_keys(struct weir_busy *busy, struct weir_busy_gpu *gpu,
+                      const struct weir_busy_family *family) {
+    uint64_t longest_ns = weir_line_ns(&family->line, family->line.most * 2);
+    if (longest_ns > gpu->longest_ns)
+        gpu->longest_ns = longest_ns;
+    for (uint32_t i = 0; i < WEIR_BUSY_KEYS; i++) {
+        struct weir_busy_key *known = &busy->keys[i];
+        if (WEIR_GET(known->family) != family || WEIR_GET(known->sure) ||
+            WEIR_GET(known->measuring))
+            continue;
+        struct weir_told told = weir_busy_family_told(known);
+        if (!told.sure)
+            continue;
+        if (WEIR_GET(known->unknown))
+            make_up(gpu, known, told.ns);
+        if (WEIR_GET(known->expected_ns))
+            WEIR_PUT(known->expected_ns, told.ns);
+    }
 }
 
 // A hold was measured: it has to be long enough, and the shortest time is the right one.
@@ -137,7 +162,13 @@ static void measured(struct weir_busy *busy, struct weir_busy_lane *lane,
         known->learned = (struct weir_learned){.mean_ns = 0};
         WEIR_PUT(known->epoch, gpu->epoch);
     }
-    learn(gpu, known, ns, sort, shared ? UINT64_MAX : mark->foreign_ns);
+    struct weir_sample sample = {ns, shared ? UINT64_MAX : mark->foreign_ns, sort, shared,
+                                 gpu->epoch};
+    struct weir_busy_family *family = WEIR_GET(known->family);
+    int news = family && weir_busy_family_learn(family, known, &sample);
+    learn(gpu, known, &sample);
+    if (news)
+        tell_keys(busy, gpu, family);
 }
 
 // ---- Marks ----

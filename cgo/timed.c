@@ -128,7 +128,7 @@ static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t 
     struct weir_busy_lane *lane =
         weir_busy_lane_find(&time->busy, weir_sys_self(), context, ordinal, call->stream);
     lane = lane && lane->gpu == ordinal ? lane : NULL;
-    uint64_t key = weir_busy_key((void *)(uintptr_t)call->what, call->size, call->shape, ordinal);
+    struct weir_busy_kind kind = weir_busy_kind(call->what, call->size, call->shape, ordinal);
     struct weir_timed op;
     if (lane) {
         // What is counted is not yet with the driver, and the word may be the one before.
@@ -137,15 +137,15 @@ static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t 
             WEIR_PUT(lane->mark_at_ns, 0);
     }
     if (lane && !call->one_of_several) {
-        op = weir_timed_go(time, number - 1, lane, NULL, key, call->how);
+        op = weir_timed_go(time, number - 1, lane, NULL, kind, call->how);
     } else {
         if (!lane && call->how == WEIR_TIMED_GATED && !call->one_of_several)
             weir_window_enter_loose(time, number - 1, ordinal);
         op = go_uncounted(time, number - 1, call);
         if (lane)
-            op.launch = weir_busy_begin_in(&time->busy, lane, key);
+            op.launch = weir_busy_begin_in(&time->busy, lane, kind);
         else
-            weir_busy_loose(&time->busy, ordinal, key);
+            weir_busy_loose(&time->busy, ordinal, kind.key);
     }
     return op;
 }

@@ -166,8 +166,8 @@ static inline struct weir_time *weir_time_known(void) {
 // `word`: the thread's at the gate, if that is known to be there.
 static inline struct weir_timed weir_timed_go(struct weir_time *time, uint32_t gpu,
                                               struct weir_busy_lane *lane,
-                                              struct weir_gate_word *word, uint64_t key,
-                                              enum weir_timed_how how) {
+                                              struct weir_gate_word *word,
+                                              struct weir_busy_kind kind, enum weir_timed_how how) {
     struct weir_timed op = {.time = time, .gpu = gpu, .gated = how == WEIR_TIMED_GATED};
     if (how == WEIR_TIMED_GATED) {
         if (__builtin_expect(lane->work_ns >= WEIR_GET(lane->mark_at_ns), 0))
@@ -175,7 +175,7 @@ static inline struct weir_timed weir_timed_go(struct weir_time *time, uint32_t g
         op.pass =
             word ? weir_gate_enter_with(&time->gate, gpu, word) : weir_gate_enter(&time->gate, gpu);
     }
-    op.launch = weir_busy_begin_in(&time->busy, lane, key);
+    op.launch = weir_busy_begin_in(&time->busy, lane, kind);
     weir_timed_set_active(time, gpu);
     return op;
 }
@@ -198,9 +198,9 @@ static inline void weir_timed_begin(struct weir_timed *op, CUstream stream, int 
         }
         uint32_t number = lane ? WEIR_GET(time->numbers[WEIR_GET(lane->gpu)]) : 0;
         if (__builtin_expect(number && !WEIR_GET(time->busy.captures), 1)) {
-            uint64_t key = weir_busy_key((void *)(uintptr_t)what, size, shape, lane->gpu);
-            *op = weir_timed_go(time, number - 1, lane, word, key, how);
-            weir_busy_remember(lane, what, size, shape, key);
+            struct weir_busy_kind kind = weir_busy_kind(what, size, shape, lane->gpu);
+            *op = weir_timed_go(time, number - 1, lane, word, kind, how);
+            weir_busy_remember(lane, kind);
             return;
         }
     }

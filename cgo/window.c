@@ -73,7 +73,8 @@ static void wait_for_room(struct weir_time *time, uint32_t gpu, struct weir_busy
 // each may be long; and while something is captured the helper asks no stream.
 static int needs_each(const struct weir_busy *busy, const struct weir_busy_lane *lane) {
     return (uintptr_t)lane->stream == CU_STREAM_PER_THREAD || !lane->last ||
-           !WEIR_GET(lane->last->expected_ns) || WEIR_GET(busy->captures);
+           (!WEIR_GET(lane->last->expected_ns) && lane->blind == lane->launches) ||
+           WEIR_GET(busy->captures);
 }
 
 // The window that the agent has set; with rivals and gates that are open, so much that a gate which

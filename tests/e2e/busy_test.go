@@ -58,7 +58,8 @@ func (f busyFigures) String() string {
 }
 
 // busyAlways are the rows that every run plays, as long as nothing is measured by this yet; LONG=1 plays all, for longer.
-var busyAlways = []string{"back to back, 50 us", "5 us, each waited for", "graphs of 80 kernels each 1 ms, waited for"}
+var busyAlways = []string{"back to back, 50 us", "5 us, each waited for", "graphs of 80 kernels each 1 ms, waited for",
+	"20 us each 100 us, no grid twice"}
 
 // Each mix of launches within 2 % of the books. Those without a bound are printed: launches of many
 // threads that are never alone on the GPU, and kernels of one grid whose length is chance.
@@ -86,6 +87,9 @@ func TestBusyTimeIsThatOfTheBooks(t *testing.T) {
 		{"3 of 200 us on 3 streams each 2 ms", "cost=200000 gap=2000 burst=3 streams=3", busyOff},
 		{"8 threads, 1 ms each 12 ms, waited for", "cost=1000000 gap=12000 threads=8 sync=1", busyOff},
 		{"kernels of 10, 20, 40 and 80 us each 300 us", "cost=10000 keys=4 gap=300", busyOff},
+		{"20 us each 100 us, no grid twice", "cost=20000 grids=60000 gap=100", busyOff},
+		{"300 grids of up to 60 us each 150 us", "cost=2000 block=200 grids=300 gap=150", busyOff},
+		{"the same, 20,000 grids in pairs on 4 streams", "cost=2000 block=2 grids=20000 gap=300 burst=2 streams=4", busyOff},
 		{"graphs of 80 kernels of 5 us", "cost=5000 graph=80", busyOff},
 		{"graphs of 80 kernels each 1 ms, waited for", "cost=5000 graph=80 sync=1 gap=1000", busyOff},
 		{"captures, streams and resets under way", "cost=100000 trouble=1 ms=6000", busyOff},

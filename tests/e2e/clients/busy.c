@@ -6,8 +6,9 @@
 // kernel), streams (of each thread), threads, burst (launches in a row), sync (after each burst),
 // gap (us from one burst's beginning to the next's), ms (how long), graph (kernels in a graph,
 // which is launched in place of a kernel), keys (kernels of so many lengths, by chance), vary
-// (kernels of one key are of 1/4 to 7/4 of the length, by chance), trouble (busy_trouble.c). busy
-// null THREADS: busy_null.c.
+// (kernels of one key are of 1/4 to 7/4 of the length, by chance), grids (so many grids in turn),
+// block (ns that each block of a grid takes on top), trouble (busy_trouble.c). busy null THREADS:
+// busy_null.c.
 #include "busy.h"
 
 #include <inttypes.h>
@@ -23,7 +24,7 @@ CUcontext context;
 void *spin;
 
 static struct mix mix = {
-    .cost_ns = 5000, .ms = 1000, .streams = 1, .threads = 1, .burst = 1, .keys = 1};
+    .cost_ns = 5000, .ms = 1000, .streams = 1, .threads = 1, .burst = 1, .keys = 1, .grids = 1};
 static uint64_t launched, calls_at_half, launches_at_half;
 
 void need(CUresult code, const char *what) {
@@ -77,9 +78,9 @@ void start_helper(void) {
     need(pthread_create(&helper, NULL, help, NULL), "pthread_create");
 }
 
-CUresult launch(CUstream stream, uint64_t cost_ns, uint64_t key) {
+CUresult launch(CUstream stream, uint64_t cost_ns, struct weir_busy_kind kind) {
     void *params[] = {&cost_ns};
-    struct weir_busy_launch l = weir_busy_begin(busy, context, 0, stream, key);
+    struct weir_busy_launch l = weir_busy_begin(busy, context, 0, stream, kind);
     CUresult code = cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
     weir_busy_end(busy, &l, code);
     return code;
@@ -87,7 +88,7 @@ CUresult launch(CUstream stream, uint64_t cost_ns, uint64_t key) {
 
 void launch_graph(CUstream stream, CUgraphExec exec) {
     struct weir_busy_launch l =
-        weir_busy_begin(busy, context, 0, stream, weir_busy_key(exec, 0, 0, 0));
+        weir_busy_begin(busy, context, 0, stream, weir_busy_kind((uintptr_t)exec, 0, 0, 0));
     CUresult code = cuGraphLaunch(exec, stream);
     weir_busy_end(busy, &l, code);
     need(code, "cuGraphLaunch");
@@ -104,7 +105,8 @@ static CUgraphExec make_graph(CUstream stream) {
     weir_busy_capture_begin(busy, context, stream);
     need(cuStreamBeginCapture_v2(stream, 0), "capture");
     for (uint64_t i = 0; i < mix.graph; i++)
-        need(launch(stream, mix.cost_ns, 1), "captured launch");
+        need(launch(stream, mix.cost_ns, weir_busy_kind((uintptr_t)spin, 1, 1, 0)),
+             "captured launch");
     need(cuStreamEndCapture(stream, &graph), "end of the capture");
     weir_busy_capture_end(busy, context, stream);
     need(cuGraphInstantiateWithFlags(&exec, graph, 0), "instantiate");
@@ -116,16 +118,18 @@ static uint64_t chance(uint64_t *dice, uint64_t below) {
     return (*dice >> 33) % below;
 }
 
-static void launch_one(CUstream stream, uint64_t *dice, CUgraphExec exec) {
+static void launch_one(CUstream stream, uint64_t *dice, CUgraphExec exec, uint64_t number) {
     if (exec) {
         launch_graph(stream, exec);
         return;
     }
-    uint64_t kind = mix.keys > 1 ? chance(dice, mix.keys) : 0;
-    uint64_t cost_ns = mix.cost_ns << kind;
+    uint64_t shape = mix.keys > 1 ? chance(dice, mix.keys) : 0;
+    uint64_t blocks = 1 + number % mix.grids;
+    uint64_t cost_ns = (mix.cost_ns << shape) + mix.block_ns * blocks;
     if (mix.vary)
         cost_ns = cost_ns / 4 + chance(dice, cost_ns * 3 / 2);
-    need(launch(stream, cost_ns, weir_busy_key(spin, 1, kind, 0)), "cuLaunchKernel");
+    need(launch(stream, cost_ns, weir_busy_kind((uintptr_t)spin, blocks, shape, 0)),
+         "cuLaunchKernel");
 }
 
 static void wait_until(uint64_t then_ns) {
@@ -144,8 +148,10 @@ static void *work(void *number) {
     uint64_t next = begin + mix.gap_us * 1000 * (uintptr_t)number / mix.threads;
     wait_until(next);
     while (now_ns() < end) {
-        for (uint64_t b = 0; b < mix.burst; b++)
-            launch_one(streams[i++ % mix.streams], &dice, exec);
+        for (uint64_t b = 0; b < mix.burst; b++) {
+            launch_one(streams[i % mix.streams], &dice, exec, i);
+            i++;
+        }
         for (uint64_t s = 0; s < mix.streams && mix.sync; s++)
             sync_stream(streams[s]);
         next += mix.gap_us * 1000;
@@ -169,7 +175,8 @@ static void read_settings(int count, char **arguments) {
     } settings[] = {{"cost", &mix.cost_ns},    {"gap", &mix.gap_us},      {"ms", &mix.ms},
                     {"streams", &mix.streams}, {"threads", &mix.threads}, {"burst", &mix.burst},
                     {"sync", &mix.sync},       {"graph", &mix.graph},     {"keys", &mix.keys},
-                    {"vary", &mix.vary},       {"trouble", &mix.trouble}};
+                    {"vary", &mix.vary},       {"trouble", &mix.trouble}, {"grids", &mix.grids},
+                    {"block", &mix.block_ns}};
     for (int i = 0; i < count; i++) {
         char *value = strchr(arguments[i], '=');
         unsigned s = 0, all = sizeof(settings) / sizeof(*settings);

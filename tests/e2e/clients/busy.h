@@ -34,7 +34,7 @@ enum { STREAMS_MAX = 16, THREADS_MAX = 8, NON_BLOCKING = 1 };
 // The program's settings, KEY=VALUE; see busy.c.
 struct mix {
     uint64_t cost_ns, gap_us, ms;
-    uint64_t streams, threads, burst, sync, graph, keys, vary, trouble;
+    uint64_t streams, threads, burst, sync, graph, keys, vary, trouble, grids, block_ns;
 };
 
 extern struct weir_busy *busy;
@@ -53,7 +53,7 @@ void *load_spin(void);
 void start_helper(void);
 
 // A kernel of so long, whose key is `key`; a graph.
-CUresult launch(CUstream stream, uint64_t cost_ns, uint64_t key);
+CUresult launch(CUstream stream, uint64_t cost_ns, struct weir_busy_kind kind);
 void launch_graph(CUstream stream, CUgraphExec exec);
 void sync_stream(CUstream stream);
 

@@ -15,8 +15,9 @@ static CUresult one(CUstream stream, unsigned i) {
     void *function = &kernels[i % KERNELS];
     if (bare)
         return cuLaunchKernel(function, 4, 1, 1, 64, 1, 1, 0, stream, NULL, NULL);
-    uint64_t key = weir_busy_key(function, (uint64_t)4 << 32 | 1, (uint64_t)64 << 32 | 1, 0);
-    struct weir_busy_launch l = weir_busy_begin(busy, context, 0, stream, key);
+    struct weir_busy_kind kind =
+        weir_busy_kind((uintptr_t)function, (uint64_t)4 << 32 | 1, (uint64_t)64 << 32 | 1, 0);
+    struct weir_busy_launch l = weir_busy_begin(busy, context, 0, stream, kind);
     CUresult code = cuLaunchKernel(function, 4, 1, 1, 64, 1, 1, 0, stream, NULL, NULL);
     weir_busy_end(busy, &l, code);
     return code;

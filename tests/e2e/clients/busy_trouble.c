@@ -24,7 +24,7 @@ static void *launcher(void *number) {
     need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     need(cuStreamCreate(&stream, NON_BLOCKING), "cuStreamCreate");
     for (uint64_t i = 0; now_ns() < round_end_ns; i++) {
-        need(launch(stream, mix->cost_ns, weir_busy_key(spin, 1, 0, 0)), "launch");
+        need(launch(stream, mix->cost_ns, weir_busy_kind((uintptr_t)spin, 1, 0, 0)), "launch");
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         if (number && i % 8 == 0 && mix->trouble > 1)
             sync_stream(stream);
@@ -39,7 +39,8 @@ static CUgraphExec capture(CUstream stream) {
     weir_busy_capture_begin(busy, context, stream);
     need(cuStreamBeginCapture_v2(stream, mode), "begin of a capture");
     for (int i = 0; i < GRAPH_KERNELS; i++) {
-        need(launch(stream, mix->cost_ns, weir_busy_key(spin, 1, 0, 0)), "captured launch");
+        need(launch(stream, mix->cost_ns, weir_busy_kind((uintptr_t)spin, 1, 0, 0)),
+             "captured launch");
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
     need(cuStreamEndCapture(stream, &graph), "end of a capture");
@@ -78,8 +79,8 @@ static void *maker_of_contexts(void *nothing) {
         uint64_t cost_ns = mix->cost_ns;
         void *params[] = {&cost_ns};
         for (int launches = 0; launches < 100; launches++) {
-            struct weir_busy_launch l =
-                weir_busy_begin(busy, mine, 0, stream, weir_busy_key(function, 1, 0, 0));
+            struct weir_busy_launch l = weir_busy_begin(
+                busy, mine, 0, stream, weir_busy_kind((uintptr_t)function, 1, 0, 0));
             CUresult code = cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
             weir_busy_end(busy, &l, code);
             need(code, "cuLaunchKernel");
