@@ -2,6 +2,7 @@
 
 package library
 
+// #include "busyfit.h"
 // #include "busylearn.h"
 // #include "busytime.h"
 import "C"
@@ -40,3 +41,27 @@ func (l *learned) rough(ns, foreign uint64) {
 
 func (l *learned) ns() uint64    { return uint64(C.weir_learned_ns(&l.l)) }
 func (l *learned) pause() uint64 { return uint64(C.weir_learn_pause(&l.l)) }
+
+// fit is struct weir_fit.
+type fit struct{ f C.struct_weir_fit }
+
+func (f *fit) add(amount, ns uint64) { C.weir_fit_add(&f.f, C.uint64_t(amount), C.uint64_t(ns)) }
+
+func (f *fit) renew(amount, ns uint64) bool {
+	return C.weir_fit_renew(&f.f, C.uint64_t(amount), C.uint64_t(ns)) != 0
+}
+
+func (f *fit) ns(amount uint64) uint64 {
+	line := C.weir_fit_line(&f.f)
+	return uint64(C.weir_line_ns(&line, C.uint64_t(amount)))
+}
+
+func (f *fit) covers(amount uint64) bool {
+	line := C.weir_fit_line(&f.f)
+	return C.weir_line_covers(&line, C.uint64_t(amount)) != 0
+}
+
+// threadsOf is how much a launch of a kernel is to do, by its grid and block as keys have them.
+func threadsOf(grid, block uint64) uint64 {
+	return uint64(C.weir_kernel_amount(C.uint64_t(grid), C.uint64_t(block)))
+}
