@@ -81,18 +81,18 @@ CUcontext weir_timed_context(void) {
     return WEIR_REAL(cuCtxGetCurrent)(&context) == CUDA_SUCCESS ? context : NULL;
 }
 
-// Without a word it is made known by the longer way: the lane of a thread that has ended names that
-// one's.
+// Without a word, or where the lane is that of a thread that has ended and had the same place in
+// memory, the lane becomes this one's first.
 struct weir_busy_lane *weir_timed_lane(struct weir_time *time, CUcontext context, CUstream stream) {
-    struct weir_busy_lane *lane = weir_busy_lane(&time->busy, weir_sys_self(), context, stream);
-    if (!lane || !weir_gate_mine)
-        return NULL;
-    // A lane of a thread before, which had the same place in memory, is to become this one's.
-    if (WEIR_GET(lane->tid) != WEIR_GET(weir_gate_mine->tid) ||
-        WEIR_GET(lane->entry) != &weir_gate_mine->state)
+    struct weir_gate_word *word = weir_gate_mine;
+    struct weir_busy_lane *lane =
+        word ? weir_busy_lane(&time->busy, weir_sys_self(), context, stream) : NULL;
+    if (lane &&
+        (WEIR_GET(lane->tid) != WEIR_GET(word->tid) || WEIR_GET(lane->entry) != &word->state))
         lane =
             weir_busy_lane_find(&time->busy, weir_sys_self(), context, WEIR_GET(lane->gpu), stream);
-    WEIR_PUT(weir_gate_mine->last, lane);
+    if (lane)
+        WEIR_PUT(word->last, lane);
     return lane;
 }
 
@@ -130,12 +130,8 @@ static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t 
     lane = lane && lane->gpu == ordinal ? lane : NULL;
     struct weir_busy_kind kind = weir_busy_kind(call->what, call->size, call->shape, ordinal);
     struct weir_timed op;
-    if (lane) {
-        // What is counted is not yet with the driver, and the word may be the one before.
-        __atomic_store_n(&lane->entry, NULL, __ATOMIC_RELEASE);
-        if (WEIR_GET(time->busy.captures))
-            WEIR_PUT(lane->mark_at_ns, 0);
-    }
+    if (lane && WEIR_GET(time->busy.captures))
+        WEIR_PUT(lane->mark_at_ns, 0);
     if (lane && !call->one_of_several) {
         op = weir_timed_go(time, number - 1, lane, NULL, kind, call->how);
     } else {

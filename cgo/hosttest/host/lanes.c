@@ -13,8 +13,8 @@
 #define CONTEXT_STREAMS 256u  // a stream's number is its context's times this, and its own
 #define FIRST_STREAM 16u
 // Stacks are taken in turn, so that a thread's pointer is not the one before's.
-#define STACKS 4096u
-#define STACK_BYTES (256u << 10)
+#define STACKS 2048u
+#define STACK_BYTES (1u << 20)
 
 struct crew {
     uint64_t context, streams, us;
