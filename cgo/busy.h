@@ -82,7 +82,7 @@ struct weir_busy_key {
     struct weir_busy_family *family;
     uint64_t family_key, amount;
     struct weir_learned learned;
-};
+} __attribute__((aligned(64)));
 
 // What is known of all launches of one function, or all copies of a kind: it tells of those whose
 // keys are not known. Written by the helper, but for the first two.

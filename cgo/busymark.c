@@ -181,11 +181,10 @@ static int is_alone(struct weir_busy *busy, const struct weir_busy_lane *lane, u
 
 // The same; where it may soon be so, or nothing good is known of this launch, this thread waits for
 // it a little, lest it keep the GPU at work itself.
-static int becomes_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
-                         const struct weir_busy_key *known) {
+static int becomes_alone(struct weir_busy *busy, struct weir_busy_lane *lane, int sure) {
     int settles, alone = is_alone(busy, lane, &lane->owed, &settles);
     for (int i = 0; i < SETTLE_WAITS && !alone && lane->owed < OWED_MAX; i++) {
-        if ((!settles && WEIR_GET(known->sure)) || weir_busy_hurries(&busy->gpus[lane->gpu]))
+        if ((!settles && sure) || weir_busy_hurries(&busy->gpus[lane->gpu]))
             break;
         doze();
         alone = is_alone(busy, lane, &lane->owed, &settles);
@@ -206,11 +205,11 @@ static uint64_t unknown_since(const struct weir_busy_key *known) {
 
 // A lane wants to measure this launch, or another one soon, when it is alone.
 static enum sample wait_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
-                              struct weir_busy_key *known) {
-    int alone = becomes_alone(busy, lane, known);
-    int patient = known->expected_ns
-                      ? ++lane->waits < WAITS_MAX
-                      : weir_busy_clock() - unknown_since(known) < WEIR_BUSY_UNKNOWN_NS;
+                              struct weir_busy_key *known, const struct weir_told *told) {
+    int alone = becomes_alone(busy, lane, told->sure || WEIR_GET(known->sure));
+    int is_known = told->sure || WEIR_GET(known->expected_ns);
+    int patient = is_known ? ++lane->waits < WAITS_MAX
+                           : weir_busy_clock() - unknown_since(known) < WEIR_BUSY_UNKNOWN_NS;
     if (!alone && patient)
         return SAMPLE_NOT;
     lane->waits = 0;
@@ -222,7 +221,7 @@ static enum sample wait_alone(struct weir_busy *busy, struct weir_busy_lane *lan
     }
     if (WEIR_GET(known->sure))
         lane->shy += lane->shy < SHY_MAX;
-    return known->expected_ns ? SAMPLE_END : SAMPLE_ROUGH;
+    return is_known ? SAMPLE_END : SAMPLE_ROUGH;
 }
 
 // Whether this launch should be measured though none is due: what is known of it is too little, or
@@ -266,15 +265,18 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
     if (__atomic_exchange_n(&lane->wished, 0, __ATOMIC_RELAXED))
         return SAMPLE_END;
     if (is_wanted(busy, lane, known, told))
-        return wait_alone(busy, lane, known);
+        return wait_alone(busy, lane, known, told);
     if (lane->waits)
-        return wait_alone(busy, lane, known);
+        return wait_alone(busy, lane, known, told);
     if (!due)
         return SAMPLE_NOT;
+    // Of a family each key has its first chance only.
+    if (told->sure && !WEIR_GET(known->sure) && !weir_busy_is_shared(&busy->gpus[lane->gpu]))
+        return wait_alone(busy, lane, known, told);
     uint32_t visits = __atomic_add_fetch(&known->visits, 1, __ATOMIC_RELAXED);
     if (!known->expected_ns || visits < WEIR_GET(known->pause) << lane->shy)
         return SAMPLE_END;
-    return wait_alone(busy, lane, known);
+    return wait_alone(busy, lane, known, told);
 }
 
 // Makes the calls that come before a sampled launch. NULL where the driver refuses them.

@@ -89,7 +89,7 @@ func TestBusyTimeIsThatOfTheBooks(t *testing.T) {
 		{"kernels of 10, 20, 40 and 80 us each 300 us", "cost=10000 keys=4 gap=300", busyOff},
 		{"20 us each 100 us, no grid twice", "cost=20000 grids=60000 gap=100", busyOff},
 		{"300 grids of up to 60 us each 150 us", "cost=2000 block=200 grids=300 gap=150", busyOff},
-		{"the same, 20,000 grids in pairs on 4 streams", "cost=2000 block=2 grids=20000 gap=300 burst=2 streams=4", busyOff},
+		{"20,000 grids of up to 42 us, pairs on 4 streams", "cost=2000 block=2 grids=20000 gap=300 burst=2 streams=4 sync=1", busyOff},
 		{"graphs of 80 kernels of 5 us", "cost=5000 graph=80", busyOff},
 		{"graphs of 80 kernels each 1 ms, waited for", "cost=5000 graph=80 sync=1 gap=1000", busyOff},
 		{"captures, streams and resets under way", "cost=100000 trouble=1 ms=6000", busyOff},
