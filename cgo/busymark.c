@@ -9,7 +9,7 @@
 #define LAUNCHES_A_CALL 192u
 #define LAUNCHES_A_MARK 64u
 // With so many launches in a lane of which it is not known that they are done, less is sampled.
-#define DEEP 512u
+#define DEEP 128u
 #define JITTER 64u  // so that no period of the program's is met; a power of two
 // So far ahead samples of keys that are not known yet may run into debt.
 #define DEBT_MAX (LAUNCHES_A_CALL * 256u)
@@ -244,6 +244,10 @@ static int is_wanted(const struct weir_busy *busy, const struct weir_busy_lane *
     return wanted && WEIR_GET(known->measuring) < 2 && lane->due < lane->launches + debt_max;
 }
 
+static int is_deep(const struct weir_busy_lane *lane) {
+    return lane->launches - WEIR_GET(lane->done) > DEEP;
+}
+
 static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
                           struct weir_busy_key *known, const struct weir_told *told) {
     int due = lane->launches >= lane->due || WEIR_GET(lane->nudged);
@@ -257,10 +261,13 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
         return SAMPLE_NOT;
     }
     WEIR_PUT(lane->nudged, 0);
-    // Each of our calls takes a place in the driver's queue, which the program may count on.
-    if (lane->launches - WEIR_GET(lane->done) > DEEP) {
+    // Each of our calls takes a place in the driver's queue, which the program may count on: in a
+    // backlog there is one of our events at a time.
+    if (is_deep(lane) && lane->head != __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE)) {
         lane->waits = 0;
-        return due ? SAMPLE_END : SAMPLE_NOT;
+        if (due)
+            pay(lane, 1);
+        return SAMPLE_NOT;
     }
     if (__atomic_exchange_n(&lane->wished, 0, __ATOMIC_RELAXED))
         return SAMPLE_END;
@@ -297,7 +304,7 @@ static struct weir_busy_mark *begin_mark(struct weir_busy *busy, struct weir_bus
     mark->shared = (uint32_t)weir_busy_is_shared(&busy->gpus[lane->gpu]);
     __atomic_store_n(&known->visits, 0, __ATOMIC_RELAXED);
     CUresult result = CUDA_SUCCESS;
-    if (WEIR_GET(known->roughly_ns) < HOLD_BELOW_NS)
+    if (WEIR_GET(known->roughly_ns) < HOLD_BELOW_NS && !(is_deep(lane) && WEIR_GET(known->sure)))
         result = hold(busy, lane, mark);
     if (result == CUDA_SUCCESS)
         result = record(busy, &mark->start, lane->stream);
@@ -332,7 +339,7 @@ static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
         return lane->work_ns / lane->launches;
     __atomic_fetch_add(&busy->gpus[lane->gpu].blind, 1, __ATOMIC_RELAXED);
     WEIR_PUT(lane->blind, lane->launches + 1);
-    if (lane->launches % LAUNCHES_A_MARK == 0 && lane->launches - WEIR_GET(lane->done) < DEEP)
+    if (lane->launches % LAUNCHES_A_MARK == 0 && !is_deep(lane))
         WEIR_PUT(lane->mark_at_ns, 0);  // work that is not known makes no window move
     if (__atomic_fetch_add(&known->unknown, 1, __ATOMIC_RELAXED) == 0 &&
         weir_lock(&busy->lock) == 0) {
@@ -353,6 +360,8 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
     WEIR_PUT(lane->last, known);
     // Our calls disturb no capture: this stream is not captured, or this launch were no work.
     int mode = captures ? weir_capture_relax() : -1;
+    if (!lane->launches && !lane->due && WEIR_GET(known->sure))
+        pay(lane, 1);  // a stream that is new teaches nothing of a kernel that is known
     enum sample sample = choose(busy, lane, known, &told);
     if (sample != SAMPLE_NOT)
         launch.mark = begin_mark(busy, lane, known, kind.key, sample);

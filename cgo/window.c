@@ -19,6 +19,8 @@
 // work.
 #define STEPS 4u
 #define STEP_ALONE_NS 50000000u
+// Without a window, none behind so many launches: each takes a place in the driver's queue.
+#define DEEP 512u
 #define OPEN_NS 20000000u
 #define RIVALS_STAY_NS 1000000000u
 // A lane is allowed so much in any case: below that its thread would be asleep when the GPU runs
@@ -99,7 +101,7 @@ uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu, struct weir_bus
     int each = (room_ns || WEIR_GET(time->busy.captures)) && needs_each(&time->busy, lane);
     uint64_t step_ns = room_ns ? room_ns / STEPS : STEP_ALONE_NS;
     WEIR_PUT(lane->mark_at_ns, each ? 0 : lane->work_ns + step_ns);
-    return 1;
+    return room_ns || each || lane->launches - WEIR_GET(lane->done) < DEEP;
 }
 
 // Of work that has no lane it is only known by the time when it is done, so it is waited for that
