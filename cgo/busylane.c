@@ -366,7 +366,7 @@ void weir_busy_stream_end(struct weir_busy *busy, CUstream stream) {
 void weir_busy_drop_marks(struct weir_busy_lane *lane) {
     while (lane->tail != __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE)) {
         const struct weir_busy_mark *mark = &lane->marks[lane->tail % WEIR_BUSY_MARKS];
-        if (mark->known && mark->known->key == mark->key)
+        if (mark->known && WEIR_GET(mark->known->key) == mark->key)
             __atomic_fetch_sub(&mark->known->measuring, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&lane->tail, lane->tail + 1, __ATOMIC_RELEASE);
     }

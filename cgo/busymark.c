@@ -407,7 +407,7 @@ static void wait_out(struct weir_busy *busy, struct weir_busy_lane *lane,
                      struct weir_busy_mark *mark) {
     uint64_t work_before_ns = mark->foreign_ns;
     mark->foreign_ns = UINT64_MAX;
-    if (!mark->others || mark->known->expected_ns > WAIT_OUT_NS_MAX)
+    if (!mark->others || WEIR_GET(mark->known->expected_ns) > WAIT_OUT_NS_MAX)
         return;
     for (uint64_t end_ns = mark->after_ns + WAIT_OUT_NS_MAX; weir_busy_clock() < end_ns;) {
         uint64_t work_ns;
@@ -441,7 +441,7 @@ void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch,
     }
     weir_capture_restore(mode);
     if (!good) {
-        if (mark->known && mark->known->key == mark->key)
+        if (mark->known && WEIR_GET(mark->known->key) == mark->key)
             __atomic_fetch_sub(&mark->known->measuring, 1, __ATOMIC_RELAXED);
         return;
     }

@@ -136,7 +136,7 @@ static void measured(struct weir_busy *busy, struct weir_busy_lane *lane,
     uint64_t hold_ns = context->hold_ns ? context->hold_ns : held_ns;
     gpu->coming_ns += mark->holds ? 2 * hold_ns : hold_ns;  // work as any other
     CUresult result = weir_busy_between(busy, mark->start, mark->end, &ns);
-    if (known->key != mark->key)
+    if (WEIR_GET(known->key) != mark->key)
         return;  // its place is another's by now
     __atomic_fetch_sub(&known->measuring, 1, __ATOMIC_RELAXED);
     if (result != CUDA_SUCCESS)
