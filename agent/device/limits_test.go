@@ -80,6 +80,9 @@ func TestMemoryLimits(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
+	if got := limitsOf(t, machine); len(got) != 0 {
+		t.Errorf("its group is gone, and there is %+v", got)
+	}
 	set(-1) // gone with its group
 	if err := devices.SetMemoryLimit(gpu.UUID, dir, 1<<20); err == nil || errors.Is(err, ErrNoLimits) {
 		t.Errorf("of a group that is gone: %v", err)

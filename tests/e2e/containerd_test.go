@@ -150,15 +150,18 @@ func comeAndGo(
 	runs.Wait()
 }
 
+// refusedCode is how a container of manyLeaveNothing ends whose second allocation was refused. Its own shell reads what
+// the puppet says: ctr 1.6 may end without the last lines of a container that is quick.
+const refusedCode = 7
+
 // A hundred containers, five at a time, each of which uses the GPU up to its cap, leave nothing behind.
 func manyLeaveNothing(t *testing.T, d *ctrd.Daemon) {
 	n := d.Node
 	before := leftovers(t, d)
-	fills := fmt.Sprintf(`printf 'init\nalloc %d\nalloc %d\n' | %s`, 24*mib, 16*mib, node.Build(t, "e2e/puppet"))
+	fills := fmt.Sprintf(`said=$(printf 'init\nalloc %d\nalloc %d\n' | %s); echo "$said"; case $said in *"error %d") exit %d; esac`,
+		24*mib, 16*mib, node.Build(t, "e2e/puppet"), outOfMemory, refusedCode)
 	wish := node.Wish{Annotations: memory("32MiB"), Args: []string{"/bin/sh", "-c", fills}}
-	comeAndGo(t, ctrd.Ctr{Daemon: d}, wish, 100, 5, func(_ int, said []string) bool {
-		return len(said) == 3 && said[2] == fmt.Sprint("error ", outOfMemory)
-	})
+	comeAndGo(t, ctrd.Ctr{Daemon: d}, wish, 100, 5, func(code int, _ []string) bool { return code == refusedCode })
 	n.Eventually(func() string {
 		if after := leftovers(t, d); after != before {
 			return fmt.Sprintf("left are %s, before there were %s", after, before)

@@ -170,13 +170,18 @@ static int find_group(const char *directory, char path[PATH_MAX], uint64_t *grou
     return 0;
 }
 
-// Drops the limits of groups that were removed, the same path made anew included.
+// Whether a limit's group was removed, the same path made anew included: the limit went with it.
+static bool is_removed(const struct sim_limit_place *at) {
+    struct stat status;
+    return stat(at->limit.directory, &status) || status.st_ino != at->inode;
+}
+
+// Makes room of the limits of groups that were removed.
 static void sweep_removed(struct sim_file *file) {
     for (unsigned place = 0; place < SIM_LIMITS_MAX; place++) {
         struct sim_limit_place *at = &file->limits[place];
-        struct stat status;
         uint64_t group = group_at(file, place);
-        if (group && (stat(at->limit.directory, &status) || status.st_ino != at->inode))
+        if (group && is_removed(at))
             __atomic_compare_exchange_n(&at->group, &group, 0, false, __ATOMIC_SEQ_CST,
                                         __ATOMIC_SEQ_CST);
     }
@@ -231,7 +236,7 @@ int sim_limit_set(struct sim_machine *machine, unsigned gpu, const char *directo
 int sim_limit_at(struct sim_machine *machine, unsigned place, struct sim_limit *limit) {
     const struct sim_file *file = machine->file;
     uint64_t group = place < SIM_LIMITS_MAX ? group_at(file, place) : 0;
-    if (!group)
+    if (!group || is_removed(&file->limits[place]))
         return ENOENT;
     *limit = file->limits[place].limit;
     limit->directory[sizeof limit->directory - 1] = 0;
