@@ -35,7 +35,6 @@ static int take_over(struct weir_gate *gate, struct weir_gate_word *word, uint32
         count(&gate->counts.abandoned);
     weir_gate_outside(word);
     __atomic_store_n(&word->waits, 0, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&word->waived, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&word->last, NULL, __ATOMIC_RELAXED);
     return 1;
 }
@@ -121,29 +120,23 @@ static void retire(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass) 
 
 // Waits once for a closed lease to change, from `since_ms` on for wait_ms_max at most; 0 sets that.
 // Whether to look again: else the launch goes through.
-static int wait_once(struct weir_gate *gate, uint32_t gpu, struct weir_gate_word *word,
-                     uint32_t lease, uint64_t *since_ms) {
+static int wait_once(struct weir_gate *gate, uint32_t gpu, uint32_t lease, uint64_t *since_ms) {
     if (gate->agent_alive && !gate->agent_alive(gate->argument)) {
         count(&gate->counts.agentless);
         return 0;
     }
-    if (word && __atomic_load_n(&word->waived, __ATOMIC_RELAXED) == lease &&
-        __atomic_load_n(&word->waived_gpu, __ATOMIC_RELAXED) == gpu) {
-        count(&gate->counts.ungated);
-        return 0;
-    }
+    uint32_t *waived = &gate->waived[gpu];
+    int waits = __atomic_load_n(waived, __ATOMIC_RELAXED) != lease;
     uint64_t now_ms = weir_sys_now_ms();
-    if (!*since_ms) {
+    if (waits && !*since_ms) {
         *since_ms = now_ms;
         count(&gate->counts.gated);
     }
     uint64_t waited_ms = now_ms - *since_ms;
+    // Whoever does not wait wants a lease, too: else there would never be another.
     uint64_t most_ms = gate->want ? gate->want(gate->argument, gpu, lease) : gate->wait_ms_max;
-    if (waited_ms >= most_ms) {
-        if (word) {
-            __atomic_store_n(&word->waived_gpu, gpu, __ATOMIC_RELAXED);
-            __atomic_store_n(&word->waived, lease, __ATOMIC_RELAXED);
-        }
+    if (!waits || waited_ms >= most_ms) {
+        __atomic_store_n(waived, lease, __ATOMIC_RELAXED);
         count(&gate->counts.ungated);
         return 0;
     }
@@ -183,7 +176,7 @@ static struct weir_pass enter(struct weir_gate *gate, uint32_t gpu, struct weir_
             lease = pass.lease;
         }
         set_waiting(gate, gpu, word, 1);
-        int again = wait_once(gate, gpu, word, lease, &since_ms);
+        int again = wait_once(gate, gpu, lease, &since_ms);
         set_waiting(gate, gpu, word, 0);
         if (!again) {
             count(&gate->passed_closed[gpu]);
@@ -222,9 +215,7 @@ void weir_gate_leave_slow(struct weir_gate *gate, uint32_t gpu, struct weir_pass
 }
 
 void weir_gate_bind(struct weir_gate *gate, uint32_t gpu, const uint32_t *lease) {
-    uint32_t used = __atomic_load_n(&gate->used, __ATOMIC_ACQUIRE);
     // Another page may number its leases as this one did.
-    for (uint32_t i = 0; i < used; i++)
-        __atomic_store_n(&gate->words[i].waived, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&gate->waived[gpu], 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gate->lease[gpu], lease, __ATOMIC_SEQ_CST);
 }

@@ -37,7 +37,8 @@
 // or its waker sees the sleeper. Whoever wakes looks again, from E1 on. What no wake-up can reach
 // (a page that was replaced under a sleeper, an agent that died) ends with the wait:
 // WEIR_WAIT_MS_MAX. And whoever has waited for `wait_ms_max` goes through all the same, and is
-// counted; so does its thread, without a wait, until the lease is another.
+// counted; so do all threads, without a wait, until the lease is another: some that went on while
+// others waited could fill the driver's queue with what waits for those.
 //
 // What does not come back to E5: a thread that has ended is found out by the kernel; a frame left
 // by a jump or an exception, by the stack pointer, at the thread's next entry from the same depth
@@ -73,10 +74,7 @@ struct weir_gate_word {
     uint32_t tid;     // whose it is; 0: nobody's, or wiped by a fork
     uint32_t nested;  // entries in a row that found themselves inside
     uint32_t waits;   // at the gate of the GPU with this number less one; 0: at none
-    // The closed lease that it has waited for as long as it may, and of which GPU: it waits for
-    // that no more.
-    uint32_t waived, waived_gpu;
-    void *last;  // of who uses the gate: where its thread was last
+    void *last;       // of who uses the gate: where its thread was last
 } __attribute__((aligned(64)));
 
 #define WEIR_GATE_INSIDE 1u
@@ -108,6 +106,9 @@ struct weir_gate {
     uint64_t (*want)(void *argument, uint32_t gpu, uint32_t lease);
     void *argument;
     struct weir_gate_counts counts __attribute__((aligned(64)));
+    // The closed lease that was waited for as long as may be: nobody waits for it any more. 0:
+    // none.
+    uint32_t waived[WEIR_GPUS_MAX];
     uint32_t crowd[WEIR_GPUS_MAX];          // threads without a word that are inside
     uint32_t crowd_waiting[WEIR_GPUS_MAX];  // that wait
     uint64_t

@@ -49,6 +49,16 @@ func (n *Node) ViewOn(id FlowID, gpu int) (View, bool) {
 	return View{}, false
 }
 
+// Wants tells whether a container wants leases, as far as it has said, or is taken to want them because it works.
+func (n *Node) Wants(id FlowID) bool {
+	c := n.containers[id]
+	if c == nil {
+		return false
+	}
+	wants, _ := c.wants()
+	return wants
+}
+
 func (f *flow) view() View {
 	return View{
 		GPU: f.on.gpu, State: f.state(), Mode: f.mode(), Virtual: f.virtual,

@@ -183,7 +183,7 @@ func (c *Container) judge() {
 	}
 	c.residue()
 	if idle && !c.idle {
-		c.idle, c.wants = true, false
+		c.idle = true
 		t.carry(t.node.Idle(t.now, c.id))
 	}
 }
@@ -259,7 +259,6 @@ func (c *Container) finish(lease uint64) {
 			c.find(gpu, true) // who launched just before the gate closed
 		}
 	}
-	c.wants = more
 	t.carry(t.node.Close(t.now, c.id, lease, more))
 	for _, gpu := range residual {
 		t.carry(t.node.Drained(t.now, c.id, gpu))
@@ -278,7 +277,6 @@ func (c *Container) finishLate(lease uint64) {
 		}
 		more = more || c.seats[gpu].waiting > 0
 	}
-	c.wants = more
 	t.carry(t.node.Close(t.now, c.id, lease, more))
 	c.change()
 }

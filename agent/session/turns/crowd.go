@@ -80,13 +80,17 @@ func count(sum *int, up bool) {
 func (s *crowd) noneDrained() { s.drain, s.drained = s.drain+1, 0 }
 func (s *crowd) noneWaiting() { s.wait, s.waiting = s.wait+1, 0 }
 
-// collect reads what a process has done on a GPU.
+// collect reads what a process has done on a GPU, and whether it waits there.
 func (s *crowd) collect(m *Member, gpu int) {
 	p := &m.places[gpu]
 	if m.absent {
 		return
 	}
 	d := m.words(gpu)
+	if seat := &m.c.seats[gpu]; seat.state == seatClosed {
+		s.setWaiting(p, s.isWaiting(p) || d.waits || d.ungated)
+		seat.waived = seat.waived || d.ungated
+	}
 	if p.work != s.work { // what was done until now does not count
 		p.work = s.work
 		p.said.carry, p.said.held = 0, 0

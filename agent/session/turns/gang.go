@@ -58,11 +58,28 @@ func (c *Container) uses(gpus []int) {
 	t.carry(decisions)
 }
 
-// want tells the scheduler that the container has work.
+// want tells the scheduler that the container has work, if it does not know.
 func (c *Container) want() {
-	if c.wants {
-		return
+	if t := c.table; !t.node.Wants(c.id) {
+		c.idle = false
+		t.carry(t.node.Want(t.now, c.id, 1))
 	}
-	c.wants, c.idle = true, false
-	c.table.carry(c.table.node.Want(c.table.now, c.id, 1))
+}
+
+// waiverLong is how long those that have waited at a closed gate for as long as they may go through it, in ns.
+const waiverLong int64 = 1_000_000_000
+
+// wantAgain looks after closed gates whose WANT may have been lost: somebody waits there, or has gone through. Who
+// has waited for a lease for as long as it may waits no more until there is another number, which only an agent that
+// lives can give it: so what it takes without a lease has an end, and ends nobody's work where the agent hangs.
+func (c *Container) wantAgain() {
+	for _, gpu := range c.gpus {
+		s := &c.seats[gpu]
+		if s.state != seatClosed || s.waiting == 0 {
+			continue
+		}
+		if c.want(); s.state == seatClosed && s.waived && c.table.now-s.closedAt >= waiverLong {
+			c.turnTo(gpu, seatClosed)
+		}
+	}
 }

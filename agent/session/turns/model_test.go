@@ -89,14 +89,16 @@ type program struct {
 	w      *world
 	in     *box
 	gpu    int
-	kernel int64 // ns
-	depth  int   // kernels in flight
-	gap    int64 // after each kernel, before the next is launched
-	from   int64 // when it begins
-	until  int64 // and ends
-	stuck  bool  // a kernel that does not end
-	deaf   bool  // the helper says nothing
-	full   bool  // there is no room in its socket
+	kernel int64  // ns
+	depth  int    // kernels in flight
+	gap    int64  // after each kernel, before the next is launched
+	from   int64  // when it begins
+	until  int64  // and ends
+	stuck  bool   // a kernel that does not end
+	deaf   bool   // the helper says nothing
+	mute   bool   // no WANT arrives
+	waived uint32 // the word of a closed gate that it goes through
+	full   bool   // there is no room in its socket
 
 	active     bool
 	flight     []int64 // what is left of each kernel
@@ -153,14 +155,17 @@ func (p *program) launch() {
 		return
 	}
 	for len(p.flight) < p.depth && p.w.now >= p.next {
-		if !word.Open() {
+		if p.waived == word.Lease && !word.Open() {
+			p.worked.Ungated++
+		} else if !word.Open() {
 			if p.waits = true; p.waitFrom == 0 {
 				p.waitFrom = p.w.now
 			}
 			if p.wanted != word.Lease {
 				p.wanted = word.Lease
-				p.Want(p.w.now, Message{GPU: p.gpu, Lease: word.Lease >> 1})
-				p.attends, p.active = true, true
+				if p.attends, p.active = true, true; !p.mute {
+					p.Want(p.w.now, Message{GPU: p.gpu, Lease: word.Lease >> 1})
+				}
 				if word = p.in.words[p.gpu]; !word.Open() {
 					return
 				}
@@ -193,11 +198,11 @@ func (p *program) help() {
 		return
 	}
 	word := p.in.words[p.gpu]
-	p.worked.Waiting = 0
 	waiting := uint32(0)
 	if p.waits {
 		waiting = 1
 	}
+	p.worked.Waiting = waiting
 	m := Message{GPU: p.gpu, Lease: word.Lease >> 1, Waiting: waiting}
 	if len(p.flight) > 0 || p.waits {
 		p.emptySince = -1

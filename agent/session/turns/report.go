@@ -25,6 +25,7 @@ func (t *Table) report() {
 			}
 		}
 		c.tellWaiters()
+		c.wantAgain()
 	}
 	t.carry(nil)
 }
@@ -76,13 +77,10 @@ func (t *Table) reportSeat(c *Container, gpu int) {
 	}
 	use := sched.Use{Busy: int64(min(s.busy, uint64(passed))), Work: int64(min(s.done, math.MaxInt32))}
 	s.busy, s.done = 0, 0
-	if use == (sched.Use{}) && !c.wants {
+	if use == (sched.Use{}) && !t.node.Wants(c.id) {
 		return
 	}
 	c.idle = false
-	if s.state == seatOpen {
-		c.wants = true // as the scheduler takes it
-	}
 	t.carry(t.node.Used(t.now, c.id, gpu, use))
 }
 

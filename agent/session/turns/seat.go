@@ -34,6 +34,8 @@ type seat struct {
 	turn     page.Turn
 
 	drainFrom     int64            // of the revocation
+	closedAt      int64            // when it was closed under its number
+	waived        bool             // launches have gone through since
 	residual      bool             // what was submitted before the gate closed is not known to be done
 	throttledFrom int64            // 0: it is not
 	stalledAt     int64            // when a drain last stood still; 0: never
@@ -74,6 +76,7 @@ func (c *Container) turnTo(gpu int, state seatState) {
 	switch state {
 	case seatLeased, seatClosed, seatLate:
 		s.next()
+		s.closedAt, s.waived = c.table.now, false
 	}
 	if s.state = state; state == seatOpen || state == seatClosed || state == seatCoRun {
 		s.lease = 0

@@ -112,7 +112,6 @@ type Container struct {
 	active    int   // places in use, of all processes and GPUs
 	at        int   // its place in the table's list of those that have any
 	gpus      []int // that the scheduler knows it to use, in order
-	wants     bool  // the scheduler knows that it has work
 	idle      bool  // the scheduler has been told that it has none, and nothing since
 	waiters   bool  // the scheduler takes it that threads wait at the gate of a lease that is to end
 	changed   bool

@@ -126,6 +126,40 @@ func TestHolderEnds(t *testing.T) {
 	near(t, "the other's", float64(b.got), float64(b.got), 0)
 }
 
+// TestLostWants: who waits at a closed gate, or goes through, has its turns though its WANT never arrived.
+func TestLostWants(t *testing.T) {
+	for _, waived := range []bool{false, true} {
+		w := newWorld(t, 1, always)
+		a, hog := w.program(w.box("a", 1), ms, 1, 0), w.program(w.box("hog", 1), ms, 8, 0)
+		if a.mute = true; waived {
+			a.waived = a.in.words[0].Lease
+		}
+		w.run(300 * ms)
+		a.mute = false
+		if f := w.table.Flows(w.now)[0]; f.Leases == 0 && f.WaitsFrom == 0 {
+			t.Errorf("waived %v: it has no lease, and waits for none: %+v", waived, f)
+		}
+		before := gots(a, hog)
+		w.run(4 * sec)
+		near(t, "its part", parts(before, a, hog)[0], 0.5, 0.1)
+	}
+}
+
+// TestWaiverEnds: who has gone through a closed gate after the longest wait is held again after a while, and what it
+// takes of its neighbour's share is charged.
+func TestWaiverEnds(t *testing.T) {
+	w := newWorld(t, 1, always)
+	a, hog := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("hog", 8), ms, 8, 0)
+	w.run(sec)
+	for a.in.words[0].Open() {
+		w.run(ms)
+	}
+	a.waived = a.in.words[0].Lease
+	before := gots(a, hog)
+	w.run(20 * sec)
+	near(t, "its part", parts(before, a, hog)[0], 1.0/9, 0.01)
+}
+
 // TestOldNumbersAreIgnored: what names another lease than the seat's changes nothing, and who says it is asked
 // to look again.
 func TestOldNumbersAreIgnored(t *testing.T) {

@@ -62,13 +62,18 @@ func (l *learning) work(now int64, submitted, workNS uint64) uint64 {
 	return worth(all, uint64(float64(workNS)*float64(all)/float64(submitted)))
 }
 
-// did is what a process has done since the last time.
-type did struct{ busy, work uint64 }
+// did is what a process has done since the last time, and whether threads wait at the gate, or have gone through
+// though it was closed.
+type did struct {
+	busy, work     uint64
+	waits, ungated bool
+}
 
 // take takes what a process says now, and returns what it has done since the last time: nothing, where that
 // cannot be. lie tells so.
 func (p *said) take(now int64, is page.Worked) (d did, lie bool) {
 	was := p.words
+	d.waits, d.ungated = is.Waiting > 0, p.known && is.Ungated > was.Ungated
 	is.Waiting = 0
 	first := !p.known
 	if first && is == (page.Worked{}) {
@@ -86,7 +91,8 @@ func (p *said) take(now int64, is page.Worked) (d did, lie bool) {
 		return d, true
 	}
 	p.carry = min(p.carry+is.BusyNS-was.BusyNS, staleMax)
-	return did{work: p.work(now, is.Submitted-was.Submitted, is.WorkNS-was.WorkNS)}, false
+	d.work = p.work(now, is.Submitted-was.Submitted, is.WorkNS-was.WorkNS)
+	return d, false
 }
 
 func (p *said) begin(now int64, is page.Worked) { p.from, p.busy, p.carry = now, is.BusyNS, 0 }

@@ -187,6 +187,45 @@ static void longest_wait(void) {
     HOLDS(gate->counts.late == 0);
 }
 
+static unsigned wanted;
+
+static uint64_t want(void *argument, uint32_t gpu, uint32_t lease) {
+    (void)argument;
+    wanted += gpu == 0 && lease == closed_lease(2);
+    return gate->wait_ms_max;
+}
+
+// What one thread has waited for as long as it may none waits for, but each says that it wants it;
+// that holds on its GPU, and until there is another number.
+static void waived(void) {
+    struct slow_launch launch, waiting;
+    gate->want = want;
+    page_write(&page, closed_lease(2));
+    gate->wait_ms_max = 10;
+    launch_once();
+    HOLDS(gate->counts.ungated == 1 && gate->counts.gated == 1);
+    gate->wait_ms_max = LONG_MS;
+    unsigned before = wanted;
+    begin_launch(&launch, 0);
+    await_entry(&launch);
+    end_launch(&launch);
+    launch_once();
+    HOLDS(gate->counts.ungated == 3 && gate->counts.gated == 1 && wanted == before + 2);
+    struct page beside = page_new();
+    page_write(&beside, closed_lease(2));
+    weir_gate_bind(gate, 1, beside.seen);
+    begin_launch(&waiting, 1);
+    await_gated(2);
+    page_write(&beside, open_lease(3));
+    end_launch(&waiting);
+    page_write(&page, closed_lease(3));
+    begin_launch(&waiting, 0);
+    await_gated(3);
+    page_write(&page, open_lease(4));
+    end_launch(&waiting);
+    HOLDS(gate->counts.ungated == 3);
+}
+
 static void agent_gone(void) {
     struct slow_launch launch;
     page_write(&page, closed_lease(1));
@@ -445,10 +484,10 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    CASE(opened), CASE(numbered),      CASE(order),      CASE(inside),      CASE(other_gpu),
-    CASE(waits),  CASE(longest_wait),  CASE(agent_gone), CASE(no_leases),   CASE(replaced),
-    CASE(nested), CASE(nested_beside), CASE(jumps),      CASE(ends_inside), CASE(forks),
-    CASE(vforks), CASE(crowded),       CASE(filtered),
+    CASE(opened),   CASE(numbered),     CASE(order),         CASE(inside),     CASE(other_gpu),
+    CASE(waits),    CASE(longest_wait), CASE(waived),        CASE(agent_gone), CASE(no_leases),
+    CASE(replaced), CASE(nested),       CASE(nested_beside), CASE(jumps),      CASE(ends_inside),
+    CASE(forks),    CASE(vforks),       CASE(crowded),       CASE(filtered),
 };
 
 int run_case(const char *name) {
