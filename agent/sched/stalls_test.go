@@ -103,6 +103,9 @@ func TestT9WaitsForWhatTheGateHoldsBack(t *testing.T) {
 	if m.counts[CoRun] == 0 {
 		t.Error("it was not co-run, though each of its drains stands still")
 	}
+	if v := m.node.View(p.id)[0]; v.Mode != "co-run" || v.State != "open" {
+		t.Errorf("co-run and at work it is shown as %s, %s", v.Mode, v.State)
+	}
 	if part := float64(m.programs[1].worth) / float64(m.now); part < 0.4 {
 		t.Errorf("the other gets %.3f of its throughput alone", part)
 	}

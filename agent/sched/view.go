@@ -111,7 +111,7 @@ func (f *flow) state() string {
 	switch {
 	case len(f.late) > 0:
 		return "late"
-	case f.waits() && !f.on.mode.gated:
+	case f.wants > 0 && (f.coRun || !f.on.mode.gated):
 		return "open"
 	case f.waits() && !f.blocked && f.tag(nil) > f.on.gvt:
 		return "throttled"
