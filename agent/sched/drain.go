@@ -58,6 +58,8 @@ func (l *lease) reopening() int64 {
 	switch d := &l.drain; {
 	case d.nobody:
 		return Never
+	case l.late && !d.helped:
+		return max(d.still, d.reclosed) + lateRest*l.opening()
 	case d.vain > 0:
 		return d.reclosed + l.patience()<<d.vain
 	default:
@@ -93,6 +95,9 @@ func (q *queue) waiters(f *flow, some bool) {
 			q.watch(l)
 		}
 	}
+	for _, l := range f.late {
+		q.waitersLate(l, some)
+	}
 }
 
 // joinDrain revokes the lease of a gang that has just begun, as another of its leases is. Then opening
@@ -113,18 +118,31 @@ func (l *lease) reclosing() int64 {
 	if l.drain.helped {
 		return l.drain.reopened + helpWithin
 	}
-	return l.drain.reopened + l.usual()<<l.drain.vain
+	return l.drain.reopened + l.opening()
+}
+
+// opening is how long the gate stays open where that brings nothing.
+func (l *lease) opening() int64 {
+	if l.late {
+		return l.usual() << min(l.drain.vain, lateLonger)
+	}
+	return l.usual() << l.drain.vain
 }
 
 // watch sets when a draining lease is to be looked at next: it is also charged once a quantum.
 func (q *queue) watch(l *lease) {
 	at := min(l.drain.revoked+q.config.DrainTimeout, q.now+q.config.Quantum)
+	if l.late {
+		at = Never
+	}
 	if l.state == leaseReopened {
 		at = min(at, l.reclosing())
 	} else {
 		at = min(at, l.reopening())
 	}
-	l.due = max(at, q.now+1)
+	if l.due = max(at, q.now+1); l.late {
+		q.refileTimer(l.flow)
+	}
 }
 
 func (q *queue) dueDrain(l *lease) {
@@ -175,6 +193,9 @@ func (q *queue) progress(f *flow) {
 		}
 		q.watch(l)
 	}
+	for _, l := range f.late {
+		q.movedLate(l)
+	}
 	if f.stalls.helped >= q.config.StallsMax {
 		for _, peer := range f.peers {
 			peer.on.startCoRun(peer)
@@ -215,37 +236,6 @@ func (q *queue) drained(l *lease) {
 	}
 }
 
-// late is a lease that has expired and whose drain goes on.
-type late struct {
-	number uint64
-	from   int64 // since when it has no slot any more
-}
-
-func (q *queue) expire(l *lease) {
-	f := l.flow
-	f.stats.expired++
-	q.say(Decision{Kind: Expire, GPU: q.gpu, Flow: f.id, Lease: l.number})
-	f.late = append(f.late, late{l.number, q.now})
-	q.end(l)
-	if len(f.peers) > 1 {
-		q.board.reserved = append(q.board.reserved, f) // it gives back what it has reserved
-	}
-}
-
-// closeLate: an expired lease's work is over at last. The flow had the GPU all the time, if beside
-// others, and pays for that.
-func (q *queue) closeLate(f *flow, number uint64) bool {
-	for i, l := range f.late {
-		if l.number == number {
-			f.late = append(f.late[:i], f.late[i+1:]...)
-			q.join(f)
-			q.charge(f, q.now-l.from)
-			return true
-		}
-	}
-	return false
-}
-
 // startCoRun: the flow runs without leases from now on.
 func (q *queue) startCoRun(f *flow) {
 	if f.coRun {
@@ -253,6 +243,9 @@ func (q *queue) startCoRun(f *flow) {
 	}
 	for len(f.leases) > 0 {
 		q.end(f.leases[0])
+	}
+	for len(f.late) > 0 {
+		q.endLate(f.late[0])
 	}
 	f.coRun, f.coRunUntil, f.blocked, f.hurry = true, q.now+q.config.CoRunFor, false, false
 	f.stalls.helped = 0

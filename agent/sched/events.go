@@ -20,7 +20,7 @@ func (n *Node) Want(now int64, id FlowID, leases int) []Decision {
 		q.advance()
 		q.throttle(f)
 		if !q.mode.gated || f.coRun {
-			q.say(Decision{Kind: Open, GPU: q.gpu, Flow: id, Rivals: q.active.len() > 1})
+			q.say(Decision{Kind: Open, GPU: q.gpu, Flow: id, Rivals: q.rivals()})
 		}
 	}
 	return n.finish(c)
@@ -94,7 +94,7 @@ func (n *Node) rest(c *container, leases int) {
 }
 
 // Progress: something that the container submitted is done. To be told at least every 10 ms while a
-// lease drains, if there was any, and within 5 ms of Reopen: later is not taken for its effect.
+// lease drains, late or not, if there was any, and within 5 ms of Reopen: later is not taken for its effect.
 func (n *Node) Progress(now int64, id FlowID) []Decision {
 	c := n.begin(now, id)
 	if c == nil {
@@ -108,7 +108,8 @@ func (n *Node) Progress(now int64, id FlowID) []Decision {
 
 // Waiters: whether threads of the container wait at its closed gates, on any GPU. Where none does, a drain
 // that stands still waits for something else, and the gate is not opened again for it. To be told while a
-// lease drains, when it changes; after each Revoke they are taken to wait until the caller says otherwise.
+// lease drains, late or not, when it changes; after each Revoke they are taken to wait until the caller says
+// otherwise. Of a late lease it may be told again that some wait where one has just come to: that is a sign of life.
 func (n *Node) Waiters(now int64, id FlowID, some bool) []Decision {
 	c := n.begin(now, id)
 	if c == nil {

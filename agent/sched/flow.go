@@ -16,7 +16,7 @@ type flow struct {
 	reserved int64   // what its leases are still expected to cost, ns
 	leases   []*lease
 	one      [1]*lease // leases, where there is one
-	late     []late    // expired and not closed: it gets no other lease meanwhile
+	late     []*lease  // expired and not closed: it gets no other lease meanwhile
 	limit    int32     // leases that it may have at once
 	wants    int32     // leases that it has work for
 	index    int32     // in the queue's table
@@ -29,6 +29,7 @@ type flow struct {
 	resident  bool  // its memory is on this GPU
 	coRun     bool
 	counted   bool // in queue.waiting
+	lags      bool // in queue.late
 	throttled bool // Throttle was said in this wait
 	fetching  bool // Prefetch was said since its last lease
 
@@ -108,7 +109,7 @@ func (f *flow) tag(except *lease) float64 { return f.ahead(except) - f.threshold
 
 // join is to be called before a flow that may be idle gets something to do.
 func (q *queue) join(f *flow) {
-	if !f.in(inActive) && !f.coRun {
+	if !f.in(inActive) && !f.coRun && len(f.late) == 0 {
 		f.virtual = max(f.virtual, q.level())
 		f.reported, f.rate.unclaimed = q.now, 0
 		q.mode.forget(f)
@@ -167,6 +168,13 @@ func (q *queue) refile(f *flow) {
 		q.mode.count(f, is)
 		q.mode.weigh(q, f.weight, is)
 	}
+	if lags := len(f.late) > 0 && !f.coRun; lags != f.lags {
+		if f.lags = lags; lags {
+			q.late++
+		} else {
+			q.late--
+		}
+	}
 	waits := f.waits()
 	if waits != f.counted {
 		f.counted = waits
@@ -200,6 +208,8 @@ func (q *queue) refileTimer(f *flow) {
 	switch {
 	case f.coRun:
 		at = f.coRunUntil
+	case len(f.late) > 0:
+		at = f.lateDue()
 	case f.wants > 0 || len(f.leases) > 0:
 	case f.graceUntil > q.now:
 		at = f.graceUntil
@@ -218,6 +228,8 @@ func (q *queue) expired(f *flow) {
 	switch {
 	case f.coRun:
 		q.endCoRun(f)
+	case len(f.late) > 0:
+		q.dueLate(f)
 	case f.graceUntil > 0:
 		f.graceUntil = 0
 	default:

@@ -16,6 +16,7 @@ type user struct {
 	gang  bool
 	may   bool   // choose one of its GPUs
 	lease uint64 // 0: none
+	late  uint64 // the last that has expired
 	debt  bool   // since its last lease it was charged, or weighed anew, while it waited
 }
 
@@ -101,8 +102,12 @@ func (s *nodeSchedule) take(decisions []Decision) {
 			u.lease = d.Lease
 			s.granted(u, d.GPU)
 		case Revoke, Reopen, Expire:
-			if u := s.user(d.Flow); u.lease != d.Lease {
+			u := s.user(d.Flow)
+			if u.lease != d.Lease && (u.late != d.Lease || d.Kind == Expire) {
 				s.fatalf("decision %v about lease %d of flow %d, which has %d", d.Kind, d.Lease, u.id, u.lease)
+			}
+			if d.Kind == Expire {
+				u.late = d.Lease
 			}
 		}
 	}

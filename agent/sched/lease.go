@@ -33,6 +33,7 @@ type lease struct {
 	work       int64 // reported
 
 	drain drain
+	late  bool // it has expired: see late.go
 }
 
 // grant gives f a slot. A gang's member only reserves it: Node confirms once all have one.
@@ -245,10 +246,16 @@ func (f *flow) lease(number uint64) *lease {
 
 // end takes a lease away from its flow, which pays what it has had.
 func (q *queue) end(l *lease) {
+	q.release(l)
+	q.spare = append(q.spare, l)
+}
+
+// release gives a lease's slot to others.
+func (q *queue) release(l *lease) {
 	f := l.flow
 	q.settle(l)
 	q.utilEnd(len(q.leases))
-	q.leases, q.spare = without(q.leases, l), append(q.spare, l)
+	q.leases = without(q.leases, l)
 	f.leases = without(f.leases, l)
 	f.reserved -= l.reserved
 	if l.state != leaseReserved {
@@ -278,15 +285,13 @@ func without(leases []*lease, l *lease) []*lease {
 // holder has given it back.
 func (q *queue) close(f *flow, number uint64) bool {
 	l := f.lease(number)
-	if l == nil && !q.closeLate(f, number) {
-		return false
+	if l == nil {
+		return q.closeLate(f, number)
 	}
-	if l != nil {
-		q.settle(l)
-		q.drained(l)
-		q.measure(l)
-		q.done(f)
-		q.end(l)
-	}
+	q.settle(l)
+	q.drained(l)
+	q.measure(l)
+	q.done(f)
+	q.end(l)
 	return true
 }

@@ -94,23 +94,31 @@ func (q *queue) level() float64 {
 	return max(q.gvt, q.mode.fair)
 }
 
+// rivals: several flows use the GPU. One that is late still has work there, and comes back with more: would the
+// other one submit meanwhile as if it were alone, that would run beside it then for as long as it takes. So the gate
+// stays closed, and the other one has lease after lease.
+func (q *queue) rivals() bool { return q.active.len() > 1 || q.late > 0 }
+
 // review opens or closes the gates.
 func (q *queue) review() {
 	m := &q.mode
-	rivals := q.active.len() > 1
+	rivals, several := q.rivals(), q.active.len() > 1
 	switch {
 	case q.config.AlwaysGate:
-	case m.paying && rivals:
+	case m.paying && several:
 		q.payBack()
 	case m.gated:
-		if !rivals || q.now >= m.until && m.stale == 0 {
+		if m.paying && rivals {
+			q.stopPaying()
+		}
+		if !rivals || several && q.now >= m.until && m.stale == 0 {
 			q.openGates(rivals)
 		}
 	case rivals != m.rivals:
 		q.say(Decision{Kind: Open, GPU: q.gpu, Rivals: rivals})
 		m.rivals, m.since, m.rated, m.opened, m.won = rivals, q.now, q.now, 0, 0
 		m.fair, m.fairAt = q.gvt, q.now // whoever was alone is owed nothing
-		if rivals && (q.now < m.until || m.unknown > 0) {
+		if rivals && (q.now < m.until || m.unknown > 0 || !several) {
 			q.closeGates()
 		}
 	case rivals && (m.tripped || q.wasteful() || m.unknown > 0 || q.now >= m.rated+m.hold):
@@ -160,9 +168,14 @@ func (q *queue) payBack() {
 	case q.gvt >= m.fair-float64(q.config.Quantum)/2:
 		q.openGates(true)
 	case m.unknown > 0 || q.now >= m.since+q.config.GatedFor || q.now >= m.rated+m.hold:
-		m.paying, m.until = false, q.now
-		q.remeasure()
+		q.stopPaying()
 	}
+}
+
+// stopPaying leaves the gates closed until all flows have been measured.
+func (q *queue) stopPaying() {
+	q.mode.paying, q.mode.until = false, q.now
+	q.remeasure()
 }
 
 // reviewDue is when review has something to do without an event.
@@ -173,7 +186,7 @@ func (q *queue) reviewDue() int64 {
 		return m.since + q.config.DrainStall
 	case m.paying:
 		return min(m.since+q.config.GatedFor, m.rated+m.hold)
-	case m.gated && m.stale == 0:
+	case m.gated && m.stale == 0 && q.active.len() > 1:
 		return m.until
 	case !m.gated && m.rivals:
 		return m.rated + m.hold

@@ -33,6 +33,7 @@ type program struct {
 	endless bool  // its next kernel never ends
 	blocks  bool  // its kernel waits for something that it can do only with its gate open (row T9)
 	wake    int64 // and so long after it has opened, ns
+	backlog int64 // what it submits while it is alone, ns; 0: modelAhead
 
 	gpus   []*modelGPU // kernels on several begin together, and wait for each other
 	queued []int       // kernels on each of them
@@ -135,7 +136,7 @@ func (m *model) ahead(p *program) int {
 	case !m.free && (p.gpus[0].rivals || p.gpus[0].gated):
 		return int(max(1, modelWindow/p.kernel))
 	}
-	return int(max(2, modelAhead/p.kernel))
+	return int(max(2, max(modelAhead, p.backlog)/p.kernel))
 }
 
 // alone is what one kernel takes with the GPU to itself, its program's own gap included.

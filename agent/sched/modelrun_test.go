@@ -113,7 +113,7 @@ func (m *model) launch(p *program) {
 
 // runs: p's kernel goes on now. Those of a gang need all their GPUs.
 func (m *model) runs(p *program) bool {
-	if p.endless || p.gone || p.blocks && (!p.open || m.now < p.opened+p.wake) {
+	if p.endless || p.gone || p.blocks && (!p.open || p.stopped || m.now < p.opened+p.wake) {
 		return false
 	}
 	for i, g := range p.gpus {

@@ -167,7 +167,9 @@ func (s *schedule) take(decisions []Decision) {
 				s.fatalf("flow %d got %d leases of %d", t.id, len(t.leases), f.limit)
 			}
 		case Revoke:
-			if l := t.leases[d.Lease]; l.revoked == 0 {
+			if l := t.leases[d.Lease]; l == nil && !t.late[d.Lease] {
+				s.fatalf("lease %d is revoked, which flow %d does not have", d.Lease, t.id)
+			} else if l != nil && l.revoked == 0 {
 				l.revoked = s.now
 			}
 		case Expire:
@@ -179,6 +181,11 @@ func (s *schedule) take(decisions []Decision) {
 		case CoRun:
 			for number := range t.leases {
 				s.ended(t, number)
+			}
+			if len(t.late) > 0 {
+				clear(t.late)
+				t.debt = true
+				t.jumps++
 			}
 		}
 	}

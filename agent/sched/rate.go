@@ -85,7 +85,11 @@ func (q *queue) done(f *flow) {
 	f.before = 0
 }
 
-// clean: nothing from before the gates closed is left; what takes longer than a drain may is not waited for.
+// clean: nothing from before the gates closed is left; what takes longer than a drain may is not waited for. Where
+// there are late flows and one other, nothing is measured before they are back.
 func (q *queue) clean() bool {
+	if q.late > 0 && q.active.len() < 2 {
+		return false
+	}
 	return q.mode.left == 0 || q.now >= q.mode.since+q.config.DrainTimeout
 }

@@ -42,10 +42,12 @@ const (
 	// Revoke: the flow's gate closes, and its submitted work drains. Close ends the lease.
 	Revoke
 	// Reopen: the drain has stood still, so what it waits for may be held back by the gate, which opens
-	// again until Close or the next Revoke.
+	// again until Close or the next Revoke. Of an expired lease it may name a GPU, too, on which the gang
+	// had none, since what waits may be held back there.
 	Reopen
 	// Expire: the drain has taken longer than the drain timeout. The slot goes to others, and the flow
-	// gets no lease until this one is closed. To be told to an operator, with the holder's name.
+	// gets no lease until this one is closed. Its gate is closed but for what Reopen and Revoke say of it.
+	// To be told to an operator, with the holder's name.
 	Expire
 	// CoRun: drains of this flow stand still again and again, so it runs beside the others without
 	// leases, charged by what it reports. To be told to an operator.
@@ -105,6 +107,7 @@ type queue struct {
 	probes  heap[float64]   // gangs' flows that wait until they may have a slot here, by P - T
 	timers  heap[int64]
 	waiting int // flows that wait, ready or not
+	late    int // flows whose lease has expired and is not closed
 	leases  []*lease
 	spare   []*lease // ended
 	passed  []*flow  // scratch of lift

@@ -20,6 +20,9 @@ func (n *Node) SetWeight(now int64, id FlowID, weight float64) ([]Decision, erro
 		for _, l := range f.leases {
 			f.on.settle(l)
 		}
+		for _, l := range f.late {
+			f.on.payLate(l)
+		}
 		if f.in(inActive) {
 			f.on.mode.weigh(f.on, weight-f.weight, true)
 		}

@@ -66,8 +66,11 @@ func (t *Table) decide(d sched.Decision) {
 		c.lookWanting(d.GPU)
 		c.change() // who has become idle meanwhile gives it back
 	default:
-		if s.holds() && s.lease == d.Lease {
+		switch {
+		case s.holds() && s.lease == d.Lease:
 			c.closing(d)
+		case s.isLate() && s.lease == d.Lease, s.state == seatClosed && c.isLate(d.Lease):
+			c.closingLate(d)
 		}
 	}
 }
@@ -92,6 +95,25 @@ func (c *Container) closing(d sched.Decision) {
 	}
 }
 
+// closingLate carries out what concerns a lease that has expired: its gate opens for a moment, and that of a GPU that
+// the container has come to use since.
+func (c *Container) closingLate(d sched.Decision) {
+	s, state := &c.seats[d.GPU], seatLate
+	switch d.Kind {
+	case sched.Reopen:
+		s.lease, state = d.Lease, seatLateOpen
+	case sched.Revoke:
+		c.waiters = true // as the scheduler takes it
+		c.find(d.GPU, false)
+	default:
+		return
+	}
+	s.noneDrained()
+	c.turnTo(d.GPU, state)
+	c.lookActive(d.GPU)
+	c.change()
+}
+
 // decideAll carries out what is for all seats of a GPU.
 func (t *Table) decideAll(d sched.Decision) {
 	g := &t.gpus[d.GPU]
@@ -102,7 +124,7 @@ func (t *Table) decideAll(d sched.Decision) {
 		g.gated, g.rivals = true, true
 	}
 	for _, c := range t.containers {
-		if s := &c.seats[d.GPU]; s.state == seatCoRun || s.state == seatLate {
+		if s := &c.seats[d.GPU]; s.state == seatCoRun || s.isLate() {
 			c.show(d.GPU, false)
 			continue
 		}
@@ -222,20 +244,27 @@ func (c *Container) drained(gpu int) bool {
 	switch s.state {
 	case seatLeased:
 		return false
-	case seatReopened:
+	case seatReopened, seatLateOpen:
 		return len(s.users) == 0
 	}
 	return s.drained == len(s.users)
 }
 
-// late is a lease that has expired and has been drained by now, 0 if there is none.
-func (c *Container) late() uint64 {
+// late is a lease that has expired and has been drained by now on all GPUs, 0 if there is none.
+func (c *Container) late() (lease uint64) {
 	for gpu := range c.seats {
-		if s := &c.seats[gpu]; s.state == seatLate && c.drained(gpu) {
-			return s.lease
+		if s := &c.seats[gpu]; s.isLate() {
+			if lease = s.lease; !c.drained(gpu) {
+				return 0
+			}
 		}
 	}
-	return 0
+	return lease
+}
+
+// isLate tells whether a lease has expired and its drain goes on.
+func (c *Container) isLate(lease uint64) bool {
+	return slices.ContainsFunc(c.seats, func(s seat) bool { return s.isLate() && s.lease == lease })
 }
 
 // finish ends a lease: all that was submitted on it is done, or there is nothing to do. So is what was left from
@@ -270,7 +299,7 @@ func (c *Container) finishLate(lease uint64) {
 	t := c.table
 	more := false
 	for gpu := range c.seats {
-		if s := &c.seats[gpu]; s.state == seatLate && s.lease == lease {
+		if s := &c.seats[gpu]; s.isLate() && s.lease == lease {
 			t.reportSeat(c, gpu)
 			s.noneDrained()
 			c.settleMode(gpu)

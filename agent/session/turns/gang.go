@@ -27,7 +27,7 @@ func (c *Container) exclude() {
 	}
 	unused := func(gpu int) bool {
 		s := &c.seats[gpu]
-		return len(s.users) == 0 && s.state != seatLate && t.now-s.usedAt > unusedAfter
+		return len(s.users) == 0 && !s.isLate() && t.now-s.usedAt > unusedAfter
 	}
 	used := slices.DeleteFunc(slices.Clone(c.gpus), unused)
 	if len(used) == 0 || len(used) == len(c.gpus) {

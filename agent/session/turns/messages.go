@@ -24,6 +24,10 @@ func (m *Member) Want(now int64, w Message) {
 		if !c.seats[w.GPU].holds() {
 			c.want()
 		}
+		if c.seats[w.GPU].state == seatLate { // a sign of life
+			c.waiters = true
+			t.carry(t.node.Waiters(t.now, c.id, true))
+		}
 	}
 	t.carry(nil)
 }
@@ -53,7 +57,7 @@ func (m *Member) Progress(now int64, w Message) {
 		return
 	}
 	s := &c.seats[w.GPU]
-	if m.places[w.GPU].active && (s.state == seatDraining || s.state == seatReopened) {
+	if m.places[w.GPU].active && (s.state == seatDraining || s.state == seatReopened || s.isLate()) {
 		s.setWaiting(&m.places[w.GPU], w.Waiting > 0)
 		c.tellWaiters()
 		t.carry(t.node.Progress(t.now, c.id))

@@ -98,6 +98,9 @@ type program struct {
 	deaf   bool   // the helper says nothing
 	mute   bool   // no WANT arrives
 	waived uint32 // the word of a closed gate that it goes through
+	frozen bool   // the process is stopped
+	ties   int    // so many further launches its kernel waits for
+	tieNS  int64  // each of them comes so long after the gate's opening, or the one before
 	full   bool   // there is no room in its socket
 
 	active     bool
@@ -114,6 +117,7 @@ type program struct {
 	done       int64 // kernels
 	longest    int64 // wait at the gate
 	waitFrom   int64
+	tieAt      int64
 	worked     page.Worked
 	looks      int
 }
@@ -150,8 +154,15 @@ func (w *world) program(in *box, kernel int64, depth int, gap int64) *program {
 // launch submits what the program has to, as far as the gate lets it.
 func (p *program) launch() {
 	word := p.in.words[p.gpu]
+	if p.frozen {
+		return
+	}
 	p.waits = false
 	if p.w.now < p.from || p.w.now >= p.until {
+		return
+	}
+	if p.ties > 0 && len(p.flight) > 0 {
+		p.tie(word)
 		return
 	}
 	for len(p.flight) < p.depth && p.w.now >= p.next {
@@ -188,8 +199,30 @@ func (p *program) launch() {
 	}
 }
 
+// tie submits what the kernel under way waits for, as far as the gate lets it.
+func (p *program) tie(word page.Turn) {
+	switch {
+	case !word.Open():
+		p.waits, p.tieAt = true, 0
+		if p.wanted != word.Lease {
+			p.wanted = word.Lease
+			p.Want(p.w.now, Message{GPU: p.gpu, Lease: word.Lease >> 1})
+		}
+	case p.tieAt == 0:
+		p.tieAt = p.w.now + p.tieNS
+	case p.w.now >= p.tieAt:
+		p.ties--
+		p.tieAt = p.w.now + p.tieNS
+		p.worked.Submitted++
+		p.worked.Completed++
+	}
+}
+
 // help is the helper's part.
 func (p *program) help() {
+	if p.frozen {
+		return
+	}
 	if p.looked {
 		p.looked, p.attends = false, true
 		p.said = 0
@@ -212,7 +245,7 @@ func (p *program) help() {
 	if !word.Open() && len(p.flight) == 0 && p.said != word.Lease {
 		p.said = word.Lease
 		p.Drained(p.w.now, m)
-	} else if word.Lease != 0 && p.worked.Completed > uint64(p.progress) && !word.Open() {
+	} else if word.Lease != 0 && p.worked.Completed > uint64(p.progress) && (!word.Open() || p.reopened()) {
 		p.progress = int64(p.worked.Completed)
 		p.Progress(p.w.now, m)
 	}
@@ -224,6 +257,12 @@ func (p *program) help() {
 		p.active, p.attends, p.emptySince = false, false, -1
 		p.Idle(p.w.now, Message{GPU: p.gpu, Lease: word.Lease >> 1})
 	}
+}
+
+// reopened: the gate is open in a drain. (A helper knows that by the number, which is still that of the drain.)
+func (p *program) reopened() bool {
+	s := &p.in.seats[p.gpu]
+	return s.state == seatReopened || s.state == seatLateOpen
 }
 
 // serve gives one step of a GPU to whose slice it is.
@@ -245,7 +284,7 @@ func (w *world) serve(gpu int) {
 	w.left[gpu] -= step
 	p := busy[w.turn[gpu]%len(busy)]
 	p.got += step
-	for left := step; left > 0 && len(p.flight) > 0 && !p.stuck; {
+	for left := step; left > 0 && len(p.flight) > 0 && !p.stuck && p.ties == 0; {
 		run := min(left, p.flight[0])
 		left -= run
 		if p.flight[0] -= run; p.flight[0] == 0 {

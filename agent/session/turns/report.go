@@ -33,7 +33,8 @@ func (t *Table) report() {
 // tellWaiters: a drain that stands still is helped only if threads wait at the gate.
 func (c *Container) tellWaiters() {
 	t, some := c.table, false
-	if !slices.ContainsFunc(c.gpus, func(gpu int) bool { return c.seats[gpu].state == seatDraining }) {
+	drains := func(gpu int) bool { return c.seats[gpu].state == seatDraining || c.seats[gpu].state == seatLate }
+	if !slices.ContainsFunc(c.gpus, drains) {
 		return
 	}
 	for _, gpu := range c.gpus {
@@ -71,7 +72,7 @@ func (t *Table) reportSeat(c *Container, gpu int) {
 	passed := max(0, t.now-s.reported)
 	s.reported = t.now
 	s.collectSome(gpu)
-	if s.state == seatLate { // all of this time is charged once its drain is over
+	if s.isLate() { // all of this time is charged once its drain is over
 		s.busy, s.done = 0, 0
 		return
 	}

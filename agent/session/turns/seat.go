@@ -17,6 +17,7 @@ const (
 	seatDraining                  // the lease is to end
 	seatReopened                  // its drain has stood still, so the gate is open once more
 	seatLate                      // the drain has taken too long; the slot is others' by now
+	seatLateOpen                  // and stands still, so the gate is open for a moment
 	seatCoRun                     // the container runs beside the leases of the others
 )
 
@@ -52,12 +53,15 @@ func (s *seat) holds() bool {
 	return s.state == seatLeased || s.state == seatDraining || s.state == seatReopened
 }
 
+// isLate: the seat's lease has no slot any more, and its drain goes on.
+func (s *seat) isLate() bool { return s.state == seatLate || s.state == seatLateOpen }
+
 // word is the seat's lease as the page has it.
 func (s *seat) word() uint32 {
 	switch s.state {
 	case seatOpen, seatCoRun:
 		return 0
-	case seatLeased, seatReopened:
+	case seatLeased, seatReopened, seatLateOpen:
 		return s.number << 1
 	}
 	return s.number<<1 | abi.LeaseClosed
@@ -73,8 +77,9 @@ func (s *seat) next() { s.number = s.number%leaseMax + 1 }
 // a gate closes that was open to all.
 func (c *Container) turnTo(gpu int, state seatState) {
 	s := &c.seats[gpu]
-	switch state {
-	case seatLeased, seatClosed, seatLate:
+	switch {
+	case state == seatLate && s.state == seatLateOpen: // as before
+	case state == seatLeased, state == seatClosed, state == seatLate:
 		s.next()
 		s.closedAt, s.waived = c.table.now, false
 	}
