@@ -49,6 +49,7 @@ drain_timeout = "2s"
 gate_wait_max = "1m"
 window = "8ms"
 slots = 2
+utilisation_max = 85
 alpha = 2.5
 `))
 	if err != nil {
@@ -62,7 +63,7 @@ alpha = 2.5
 		NoDriverLimit: true,
 		Time: Time{
 			Off: true, AlwaysGate: true, Quantum: 40 * time.Millisecond, DrainTimeout: 2 * time.Second,
-			GateWaitMax: time.Minute, Window: 8 * time.Millisecond, Slots: 2, Alpha: 2.5,
+			GateWaitMax: time.Minute, Window: 8 * time.Millisecond, Slots: 2, UtilisationMax: 85, Alpha: 2.5,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -99,6 +100,9 @@ func TestReadFileNamesTheMistake(t *testing.T) {
 		"drain_timeout = \"0s\"\n": `:1: drain_timeout: "0s": want a duration from 1ms to 1h`,
 		"slots = 0\n":              `:1: slots: "0": want a number from 1 to 64`,
 		"slots = \"2\"\n":          `:1: slots: want a number from 1 to 64, without quotes`,
+		"utilisation_max=101\n":    `:1: utilisation_max: "101": want a percentage, 0 to 100`,
+		"utilisation_max=nan\n":    `:1: utilisation_max: "NaN": want a percentage, 0 to 100`,
+		"utilisation_max='9'\n":    `:1: utilisation_max: want a percentage, 0 to 100, without quotes`,
 		"alpha = -1\n":             `:1: alpha: "-1": want a number, 0 or more`,
 		"alpha = nan\n":            `:1: alpha: "NaN": want a number, 0 or more`,
 		"nvml='a'\nnvml='b'\n":     `:2: nvml: key nvml is already defined`,
@@ -130,7 +134,8 @@ func TestSetKnowsEveryKey(t *testing.T) {
 		"unasked_gpu": "default", "containerd": "off",
 		"driver_limit": "off",
 		"time":         "off", "contention": "off", "quantum": "1ms", "threshold": "2ms", "grace": "3ms",
-		"drain_timeout": "4ms", "gate_wait_max": "5ms", "window": "6ms", "slots": "7", "alpha": "8",
+		"drain_timeout": "4ms", "gate_wait_max": "5ms", "window": "6ms", "slots": "7", "utilisation_max": "80",
+		"alpha": "8",
 	}
 	const ms = time.Millisecond
 	var c Config
@@ -139,7 +144,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 			t.Errorf("Set(%s): %v", key.Name, err)
 		}
 	}
-	times := Time{true, true, ms, 2 * ms, 3 * ms, 4 * ms, 5 * ms, 6 * ms, 7, 8}
+	times := Time{true, true, ms, 2 * ms, 3 * ms, 4 * ms, 5 * ms, 6 * ms, 7, 80, 8}
 	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", true, times, nil}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)

@@ -16,8 +16,9 @@ type Time struct {
 
 	Quantum, Threshold, Grace, DrainTimeout, GateWaitMax, Window time.Duration
 
-	Slots int
-	Alpha float64
+	Slots          int
+	UtilisationMax float64 // in percent; 0: slots do not follow how busy a GPU is
+	Alpha          float64
 }
 
 // DefaultTime is used where nothing is said of it.
@@ -42,6 +43,7 @@ type timeKeys struct {
 	GateWaitMax  *string  `toml:"gate_wait_max"`
 	Window       *string  `toml:"window"`
 	Slots        *int64   `toml:"slots"`
+	Utilisation  *float64 `toml:"utilisation_max"`
 	Alpha        *float64 `toml:"alpha"`
 }
 
@@ -68,6 +70,11 @@ func (f *timeKeys) value(key string) *string {
 			text := strconv.FormatInt(*f.Slots, 10)
 			return &text
 		}
+	case "utilisation_max":
+		if f.Utilisation != nil {
+			text := strconv.FormatFloat(*f.Utilisation, 'g', -1, 64)
+			return &text
+		}
 	case "alpha":
 		if f.Alpha != nil {
 			text := strconv.FormatFloat(*f.Alpha, 'g', -1, 64)
@@ -89,6 +96,7 @@ var timeKeyList = []Key{
 	{"gate_wait_max", "gate-wait-max", "WEIR_GATE_WAIT_MAX", wantSpan},
 	{"window", "window", "WEIR_WINDOW", wantSpan},
 	{"slots", "slots", "WEIR_SLOTS", "a number from 1 to 64, without quotes"},
+	{"utilisation_max", "utilisation-max", "WEIR_UTILISATION_MAX", "a percentage, 0 to 100, without quotes"},
 	{"alpha", "alpha", "WEIR_ALPHA", "a number, 0 or more, without quotes"},
 }
 
@@ -114,6 +122,11 @@ func (t *Time) set(key, value string) (known bool, err error) {
 	case "slots":
 		if t.Slots, err = strconv.Atoi(value); err != nil || t.Slots < 1 || t.Slots > slotsMax {
 			err = fmt.Errorf("%.70q: want a number from 1 to %d", value, slotsMax)
+		}
+	case "utilisation_max":
+		t.UtilisationMax, err = strconv.ParseFloat(value, 64)
+		if err != nil || !(t.UtilisationMax >= 0 && t.UtilisationMax <= 100) {
+			err = fmt.Errorf("%.70q: want a percentage, 0 to 100", value)
 		}
 	case "alpha":
 		if t.Alpha, err = strconv.ParseFloat(value, 64); err != nil || !(t.Alpha >= 0) || math.IsInf(t.Alpha, 0) {

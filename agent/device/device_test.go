@@ -77,10 +77,11 @@ func startClient(t *testing.T, gpu int, bytes int64) (pid int, kill func()) {
 	return startProgram(t, clientProgram, gpu, bytes)
 }
 
-// startProgram is startClient for a copy of the program under another name.
-func startProgram(t *testing.T, program string, gpu int, bytes int64) (pid int, kill func()) {
+// startProgram is startClient for a copy of the program under another name; one more argument is for how many ns it has
+// the GPU work at once.
+func startProgram(t *testing.T, program string, gpu int, bytes int64, more ...string) (pid int, kill func()) {
 	t.Helper()
-	command := exec.Command(program, fmt.Sprint(gpu), fmt.Sprint(bytes))
+	command := exec.Command(program, append([]string{fmt.Sprint(gpu), fmt.Sprint(bytes)}, more...)...)
 	command.Stderr = os.Stderr
 	input, err := command.StdinPipe() // closed with this process, so the client never outlives it
 	if err != nil {

@@ -161,6 +161,7 @@ func (n *Node) start(boot string) (err error) {
 	n.tasks.Go(func() { n.reconciling(n.ctx) })
 	if n.time != nil {
 		n.tasks.Go(func() { n.time.run(n.ctx) })
+		n.utilising(n.ctx)
 	}
 	return nil
 }

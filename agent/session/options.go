@@ -46,6 +46,9 @@ type Options struct {
 	// Managed is how it finds out where memory can be swapped. nil: it is taken for possible.
 	Managed ConcurrentManaged
 
+	// Utilisation is how busy a GPU was in the last moments, in percent. nil: slots do not follow it.
+	Utilisation func(gpuUUID string) (percent float64, err error)
+
 	Library []byte // the contents of libweir.so
 	Version string // of the agent
 	Driver  string // version of the driver, for display

@@ -27,6 +27,8 @@ func timeFlags() []cli.Flag {
 		setting("window", "let a process have so much work in flight, a `DURATION`, where others use the GPU; 0s: "+
 			"as much as it likes; else 4ms"),
 		setting("slots", "let `NUMBER` containers have a turn at once; above 1 only where MPS serves the GPU; else 1"),
+		setting("utilisation-max", "of these, let more than one have a turn only while the GPU is at work for no more than "+
+			"`PERCENT` of the time; 0: always; else 0"),
 		setting("alpha", "keep an idle container's memory on the GPU for `NUMBER` times the mean time between its returns; "+
 			"else 4"),
 	}
@@ -38,13 +40,18 @@ func timeSettings(t config.Time) *turns.Settings {
 	s.Window, s.WaitMax = t.Window, t.GateWaitMax
 	s.Quantum, s.Threshold, s.Grace = t.Quantum.Nanoseconds(), t.Threshold.Nanoseconds(), t.Grace.Nanoseconds()
 	s.DrainTimeout, s.Slots, s.Alpha, s.AlwaysGate = t.DrainTimeout.Nanoseconds(), t.Slots, t.Alpha, t.AlwaysGate
+	s.UtilisationMax = t.UtilisationMax
 	return &s
 }
 
-// checkSlots refuses more than one turn at a time where a GPU cannot have that.
-func checkSlots(devices *device.Devices, slots int) error {
+// checkSlots refuses more than one turn at a time where a GPU cannot have that, or where it cannot have it as configured.
+func checkSlots(devices *device.Devices, t config.Time) error {
 	for _, g := range devices.GPUs() {
-		if err := devices.CheckSlots(g.UUID, slots); err != nil {
+		err := devices.CheckSlots(g.UUID, t.Slots)
+		if err == nil {
+			err = devices.CheckUtilisation(g.UUID, t.Slots, t.UtilisationMax)
+		}
+		if err != nil {
 			return fmt.Errorf("%w: %w", control.ErrUnsupported, err)
 		}
 	}

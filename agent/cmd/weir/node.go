@@ -37,7 +37,7 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 	if err != nil && !errors.Is(err, device.ErrNoNVML) {
 		return nil, fmt.Errorf("opening the GPUs: %w", err)
 	}
-	if err := checkSlots(devices, settings.Time.Slots); err != nil {
+	if err := checkSlots(devices, settings.Time); err != nil {
 		return nil, errors.Join(err, devices.Close())
 	}
 	summary := summarise(devices.GPUs(), err)
@@ -48,6 +48,7 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 		Limits:      nodeDevices{devices},
 		MakeContext: makeContext,
 		Managed:     concurrentManaged,
+		Utilisation: devices.Utilisation,
 		Library:     contents,
 		Version:     version,
 		Driver:      devices.DriverVersion(),

@@ -164,6 +164,12 @@ func (c *Container) SetWeight(now int64, weight float64) error {
 	return nil
 }
 
+// Utilisation takes a sample of how busy a GPU is, in percent, which slots may follow.
+func (t *Table) Utilisation(now int64, gpu int, percent float64) {
+	t.advance(now)
+	t.carry(t.node.Utilisation(t.now, gpu, percent))
+}
+
 // advance: time does not go back, whatever the clock says.
 func (t *Table) advance(now int64) { t.now = max(t.now, now) }
 
