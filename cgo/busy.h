@@ -33,6 +33,7 @@
 #ifndef WEIR_BUSY_H
 #define WEIR_BUSY_H
 
+#include "abi/weir_abi.h"
 #include "busyfit.h"
 #include "busylearn.h"
 #include "busytime.h"
@@ -301,7 +302,8 @@ static inline struct weir_busy_kind weir_busy_kind(uint64_t what, uint64_t size,
 // Whether samples of a GPU's launches may hold other processes' time slices.
 static inline int weir_busy_is_shared(const struct weir_busy_gpu *gpu) {
     const uint32_t *rivals = WEIR_GET(gpu->rivals), *lease = WEIR_GET(gpu->lease);
-    return rivals && lease && WEIR_GET(*rivals) && !WEIR_GET(*lease);
+    uint32_t turns = rivals ? WEIR_GET(*rivals) : WEIR_TURNS_ALONE;
+    return lease && turns != WEIR_TURNS_ALONE && (turns == WEIR_TURNS_BESIDE || !WEIR_GET(*lease));
 }
 
 // Whether the GPU is to be given up: then no thread stays in a launch for a better sample.

@@ -228,8 +228,8 @@ static void begin_drain(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
 static void look_at_sharing(struct weir_time *time, uint32_t gpu) {
     struct weir_attended *a = &time->attended[gpu];
     const struct weir_gpu_control *page = &time->state->control->gpus[gpu];
-    uint32_t rivals = WEIR_GET(page->turns) != WEIR_TURNS_ALONE;
-    uint32_t shared = rivals && !WEIR_GET(page->lease);
+    uint32_t turns = WEIR_GET(page->turns), rivals = turns != WEIR_TURNS_ALONE;
+    uint32_t shared = rivals && (turns == WEIR_TURNS_BESIDE || !WEIR_GET(page->lease));
     int come = (rivals && !a->rivals) || (shared && !a->shared);
     int away = !shared && (a->shared || (rivals && !a->rivals));
     a->rivals = rivals;
@@ -347,7 +347,7 @@ static void watch_opened(struct weir_time *time, uint32_t gpu, uint32_t waiting,
 uint64_t weir_drain_step(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     struct weir_attended *a = &time->attended[gpu];
     const struct weir_gpu_control *page = &time->state->control->gpus[gpu];
-    int rivals = __atomic_load_n(&page->turns, __ATOMIC_RELAXED) == WEIR_TURNS_RIVALS;
+    int rivals = __atomic_load_n(&page->turns, __ATOMIC_RELAXED) != WEIR_TURNS_ALONE;
     int closed = look_at_lease(time, gpu, now_ns);
     if (now_ns >= time->poll_ns)
         settle_busy(time, now_ns);

@@ -317,6 +317,29 @@ func TestLeasesBesideWorkFromBeforeAreNotMeasured(t *testing.T) {
 	}
 }
 
+// TestWorkThatHasBecomeOther: what earlier phases tell is left out once a phase tells something else by far, and counts
+// a quarter where they agree.
+func TestWorkThatHasBecomeOther(t *testing.T) {
+	for name, one := range map[string]struct{ had, work, want float64 }{
+		"as before":      {24, 16, (24 + 100.0/4) / (16 + 80.0/4)},
+		"a fifth of it":  {20, 80, 20.0 / 80},
+		"twice as much":  {20, 8, 20.0 / 8},
+		"too short once": {5, 20, (5 + 100.0/4) / (20 + 80.0/4)},
+	} {
+		n, err := New(Default())
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := n.queues[0]
+		f := &flow{on: q, rate: rate{work: 80, cost: 100 * float64(ms), tried: true, known: true, aged: 1}}
+		q.mode.phase = 2
+		q.measure(&lease{flow: f, clean: true, had: int64(one.had * float64(ms)), work: int64(one.work)})
+		if got := f.rate.cost / f.rate.work / float64(ms); math.Abs(got-one.want) > 1e-9 {
+			t.Errorf("%s: %.3f ms an operation, want %.3f", name, got, one.want)
+		}
+	}
+}
+
 // TestRenewedWhileNobodyWaited: a lease that went on because nobody waited ends at once when somebody does, if its
 // flow is too far ahead to be granted one.
 func TestRenewedWhileNobodyWaited(t *testing.T) {

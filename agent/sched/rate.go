@@ -44,10 +44,23 @@ func (q *queue) measure(l *lease) {
 	}
 	if r.aged != q.mode.phase {
 		r.work, r.cost, r.aged = r.work/4, r.cost/4, q.mode.phase
+		if l.had >= q.config.Quantum && r.isOther(float64(l.work), float64(l.had)) {
+			r.work, r.cost = 0, 0
+		}
 	}
 	r.work += float64(l.work)
 	r.cost += float64(l.had)
 	q.note(l.flow, r.cost >= float64(q.config.Quantum))
+}
+
+// otherWork is how many times as much, or as little, work has to cost for it to be other work.
+const otherWork = 1.5
+
+// isOther tells whether this work costs so much more or less than that of earlier phases that these are not the same
+// operations, or what their processes expect of them has changed: then no mean of both is right for either.
+func (r *rate) isOther(work, cost float64) bool {
+	times := cost * r.work / (work * r.cost)
+	return times > otherWork || times < 1/otherWork
 }
 
 // measuring: the gates are closed for nothing else any more.

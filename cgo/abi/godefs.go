@@ -44,6 +44,7 @@ const (
 	LeaseClosed      = C.WEIR_LEASE_CLOSED
 	TurnsAlone       = C.WEIR_TURNS_ALONE
 	TurnsRivals      = C.WEIR_TURNS_RIVALS
+	TurnsBeside      = C.WEIR_TURNS_BESIDE
 	KindPlain        = C.WEIR_KIND_PLAIN
 	KindPitched      = C.WEIR_KIND_PITCHED
 	KindManaged      = C.WEIR_KIND_MANAGED

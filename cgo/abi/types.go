@@ -38,6 +38,7 @@ const (
 	LeaseClosed      = 0x1
 	TurnsAlone       = 0x0
 	TurnsRivals      = 0x1
+	TurnsBeside      = 0x2
 	KindPlain        = 0x1
 	KindPitched      = 0x2
 	KindManaged      = 0x3

@@ -312,6 +312,7 @@ struct weir_gpu_control {
 enum weir_turns {
     WEIR_TURNS_ALONE = 0,   // nobody else uses the GPU: IDLE may come late
     WEIR_TURNS_RIVALS = 1,  // IDLE as soon as there is nothing to do
+    WEIR_TURNS_BESIDE = 2,  // the same; and others' work runs beside this container's lease
 };
 
 // Agent -> library; one memfd a container, sealed SHRINK|GROW|FUTURE_WRITE|SEAL.

@@ -23,6 +23,7 @@ const (
 	streamA, streamB = streams + 70, streams + 71
 
 	activeAt = pageCredit + unsafe.Offsetof(abi.GPUUsage{}.Active)
+	workAt   = pageCredit + unsafe.Offsetof(abi.GPUUsage{}.Work_ns)
 )
 
 func open(number uint32) uint32   { return number << 1 }
@@ -246,6 +247,32 @@ func TestWindow(t *testing.T) {
 	a.said(abi.MsgDrained, 3)
 	a.setLease(open(4))
 	h.ok("stop")
+}
+
+// Beside others' work on a lease nothing is learned of what launches take, as with an open gate; without, with the first.
+func TestNothingIsLearnedBesideOthers(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, plain)
+	work := func(number uint32) uint64 {
+		a.setLease(open(number))
+		h.ok("kernel 3000 %d", streamA)
+		a.look(s, number)
+		a.said(abi.MsgIdle, number)
+		return atomic.LoadUint64(s.usage.word64(workAt))
+	}
+	*a.control.word32(turnsAt) = abi.TurnsBeside
+	for number := uint32(2); number < 6; number++ {
+		if got := work(number); got > uint64(time.Millisecond) {
+			t.Fatalf("lease %d: launches that cannot be measured are to take %d ns", number, got)
+		}
+	}
+	*a.control.word32(turnsAt) = abi.TurnsRivals
+	number := uint32(6)
+	for got := uint64(0); got < uint64(3*time.Millisecond); number++ {
+		if got = work(number); number == 60 {
+			t.Fatalf("launches that have been measured are to take %d ns", got)
+		}
+	}
 }
 
 // The helper records nothing: in the default stream that would add an order between streams, and in any it

@@ -23,6 +23,8 @@ type Turn struct {
 	WaitMax uint32
 	// Rivals: others use the GPU, so the agent wants to hear of idleness at once.
 	Rivals bool
+	// Beside: work of others runs beside the lease, so what launches take cannot be measured.
+	Beside bool
 }
 
 // Open tells whether launches need not wait.
@@ -33,7 +35,10 @@ func (t Turn) Open() bool { return t.Lease&abi.LeaseClosed == 0 }
 func (c *Control) SetTurn(gpu int, t Turn) {
 	g := &(*abi.ControlPage)(c.at(0)).Gpus[gpu]
 	turns := uint32(abi.TurnsAlone)
-	if t.Rivals {
+	switch {
+	case t.Beside:
+		turns = abi.TurnsBeside
+	case t.Rivals:
 		turns = abi.TurnsRivals
 	}
 	atomic.StoreUint32(&g.Window_us, t.Window)

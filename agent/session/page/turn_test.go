@@ -38,6 +38,10 @@ func TestTurnWakes(t *testing.T) {
 	if g.Lease != 6<<1 || g.Window_us != 4000 || g.Wait_ms_max != 30_000 || g.Turns != abi.TurnsAlone {
 		t.Errorf("open: %+v", g)
 	}
+	c.SetTurn(1, Turn{Lease: 7 << 1, Rivals: true, Beside: true})
+	if g.Lease != 7<<1 || g.Turns != abi.TurnsBeside {
+		t.Errorf("beside others' work: %+v", g)
+	}
 }
 
 // TestWorked reads what the tenant wrote, of the GPU that is meant.

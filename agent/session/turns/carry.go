@@ -145,12 +145,13 @@ func (c *Container) settleMode(gpu int) {
 		return
 	}
 	c.turnTo(gpu, state)
-	if s.residual = state == seatClosed; s.residual {
+	if s.residual, s.residualFrom = state == seatClosed, c.table.now; s.residual {
 		s.noneDrained()
 		c.lookActive(gpu)
 	} else {
 		c.lookWanting(gpu)
 	}
+	c.countBeside(gpu)
 	c.change()
 }
 
@@ -216,6 +217,7 @@ func (c *Container) residue() {
 	for _, gpu := range c.gpus {
 		if s := &c.seats[gpu]; s.residual && s.state == seatClosed && c.drained(gpu) {
 			s.residual = false
+			c.countBeside(gpu)
 			c.table.carry(c.table.node.Drained(c.table.now, c.id, gpu))
 		}
 	}
@@ -280,6 +282,7 @@ func (c *Container) finish(lease uint64) {
 			c.turnTo(gpu, seatClosed)
 			if s.residual {
 				s.residual, residual = false, append(residual, gpu)
+				c.countBeside(gpu)
 			}
 		}
 		more = more || s.waiting > 0

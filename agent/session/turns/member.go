@@ -139,6 +139,7 @@ func (m *Member) use(gpu int) {
 		s.reported = t.now
 	}
 	m.c.work(1)
+	m.c.countBeside(gpu)
 	m.c.include(gpu)
 }
 
@@ -149,6 +150,7 @@ func (m *Member) rest(gpu int) {
 		return
 	}
 	s.leave(gpu, p)
+	m.c.countBeside(gpu)
 	s.usedAt = m.c.table.now
 	m.c.work(-1)
 	m.c.change()

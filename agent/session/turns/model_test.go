@@ -363,6 +363,25 @@ func (w *world) check() {
 		if open > w.table.config.Slots {
 			w.t.Fatalf("%d leases on GPU %d", open, gpu)
 		}
+		w.checkBeside(gpu)
+	}
+}
+
+// checkBeside: a lease's page tells whether work of others runs beside it, as far as that is known: of processes that are
+// heard of, and for as long as a drain may take.
+func (w *world) checkBeside(gpu int) {
+	for _, p := range w.progs {
+		c, m := p.in.Container, p.Member
+		if s := &c.seats[gpu]; p.gpu != gpu || len(p.flight) == 0 || m.absent || m.gone || !m.places[gpu].active || s.holds() ||
+			s.residual && w.now >= s.residualFrom+w.table.config.DrainTimeout || p.waived > 0 && !s.beside {
+			continue
+		}
+		for _, other := range w.table.containers {
+			if s := &other.seats[gpu]; other != c && s.holds() && !s.turn.Beside {
+				w.t.Fatalf("%s has a lease, and work of %s runs beside it, in state %d", other.owner.(*box).name, p.in.name,
+					c.seats[gpu].state)
+			}
+		}
 	}
 }
 

@@ -38,6 +38,8 @@ type seat struct {
 	closedAt      int64            // when it was closed under its number
 	waived        bool             // launches have gone through since
 	residual      bool             // what was submitted before the gate closed is not known to be done
+	residualFrom  int64            // since when
+	beside        bool             // it is counted among those whose work may run beside others' leases
 	throttledFrom int64            // 0: it is not
 	stalledAt     int64            // when a drain last stood still; 0: never
 	told          map[string]int64 // when an event of a kind was last written
@@ -86,14 +88,52 @@ func (c *Container) turnTo(gpu int, state seatState) {
 	if s.state = state; state == seatOpen || state == seatClosed || state == seatCoRun {
 		s.lease = 0
 	}
+	c.countBeside(gpu)
 	c.show(gpu, false)
+}
+
+// runsBeside tells whether the seat's work may run beside others' leases. What is left from before the gate closed counts
+// for as long as a drain may take: a process that is stopped does not tell of its end.
+func (c *Container) runsBeside(gpu int) bool {
+	s, t := &c.seats[gpu], c.table
+	left := s.residual && t.now < s.residualFrom+t.config.DrainTimeout
+	return len(s.users) > 0 && (left || s.waived || s.state == seatLate || s.state == seatCoRun)
+}
+
+// countBeside keeps the count of such seats, and tells the holders of leases where there are any from now on, or none
+// any more.
+func (c *Container) countBeside(gpu int) {
+	s, t := &c.seats[gpu], c.table
+	g := &t.gpus[gpu]
+	is, was := c.runsBeside(gpu), g.beside
+	if is == s.beside {
+		return
+	}
+	s.beside = is
+	if count(&g.beside, is); min(g.beside, was) > 1 {
+		return // a holder's own is one of them at most
+	}
+	for _, other := range t.using {
+		if other.seats[gpu].holds() {
+			other.show(gpu, false)
+		}
+	}
+}
+
+// isBeside tells whether others' work may run beside the seat's lease.
+func (c *Container) isBeside(gpu int) bool {
+	s, others := &c.seats[gpu], c.table.gpus[gpu].beside
+	if s.beside {
+		others--
+	}
+	return s.holds() && others > 0
 }
 
 // show brings the control page up to date.
 func (c *Container) show(gpu int, always bool) {
 	s, g, t := &c.seats[gpu], &c.table.gpus[gpu], c.table
 	turn := page.Turn{Lease: s.word(), WaitMax: milliseconds(t.config.WaitMax), Rivals: g.rivals}
-	if g.rivals {
+	if turn.Beside = c.isBeside(gpu); g.rivals {
 		turn.Window = microseconds(t.config.Window)
 	}
 	if turn != s.turn || always {

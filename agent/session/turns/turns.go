@@ -59,6 +59,7 @@ const (
 type gpu struct {
 	gated  bool
 	rivals bool
+	beside int // seats whose work may run beside others' leases
 }
 
 // Table is where the containers of a node take turns. Its methods are to be called one at a time, with

@@ -392,6 +392,24 @@ func TestResidueIsTold(t *testing.T) {
 	near(t, "of GPU time, of the one that waits for each kernel", parts(before, a, b)[1], 0.5, 0.12)
 }
 
+// TestBesideWhatNeverEnds: a lease's page tells that a kernel which has lost its slot runs on beside it, for as long as
+// that does. What is left from before the gates closed checkBeside looks at.
+func TestBesideWhatNeverEnds(t *testing.T) {
+	w := newWorld(t, 1, always)
+	a, b := w.program(w.box("a", 1), ms, 4, 0), w.program(w.box("b", 1), ms, 4, 0)
+	w.run(200 * ms)
+	b.stuck, b.deaf = true, true
+	w.run(1500 * ms)
+	if !a.in.seats[0].holds() || !a.in.words[0].Beside {
+		t.Errorf("beside it: %+v", a.in.words[0])
+	}
+	b.stuck, b.deaf = false, false
+	w.run(sec)
+	if a.in.words[0].Beside || b.in.words[0].Beside {
+		t.Errorf("after it: %+v, %+v", a.in.words[0], b.in.words[0])
+	}
+}
+
 // TestStalledDrain: while threads wait at the gate a drain that stands still has it opened again, which is told
 // if it happens again; where none waits it cannot help, and is not done.
 func TestStalledDrain(t *testing.T) {
