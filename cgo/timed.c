@@ -104,13 +104,13 @@ struct call {
     int one_of_several;  // devices that one call launches on
 };
 
-// Without a lane the work is gated, and counted elsewhere.
-static struct weir_timed go_uncounted(struct weir_time *time, uint32_t gpu,
+// Work that is one of several launches of a call, or has no lane.
+static struct weir_timed go_uncounted(struct weir_time *time, uint32_t gpu, uint32_t ordinal,
                                       const struct call *call) {
     struct weir_timed op = {.time = time, .gpu = gpu, .gated = call->how == WEIR_TIMED_GATED};
     if (op.gated)
         op.pass = call->one_of_several ? weir_gate_enter_beside(&time->gate, gpu)
-                                       : weir_gate_enter(&time->gate, gpu);
+                                       : weir_window_enter_loose(time, gpu, ordinal);
     weir_timed_set_active(time, gpu);
     return op;
 }
@@ -135,9 +135,7 @@ static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t 
     if (lane && !call->one_of_several) {
         op = weir_timed_go(time, number - 1, lane, NULL, kind, call->how);
     } else {
-        if (!lane && call->how == WEIR_TIMED_GATED && !call->one_of_several)
-            weir_window_enter_loose(time, number - 1, ordinal);
-        op = go_uncounted(time, number - 1, call);
+        op = go_uncounted(time, number - 1, ordinal, call);
         if (lane)
             op.launch = weir_busy_begin_in(&time->busy, lane, kind);
         else

@@ -24,6 +24,7 @@
 #include "gate.h"
 #include "hooks.h"
 #include "state.h"
+#include "window.h"
 
 // What the helper remembers of a GPU that it attends to; see attend.h.
 struct weir_attended {
@@ -36,6 +37,7 @@ struct weir_attended {
     uint32_t shared;       // others had the GPU, too, when last seen
     uint32_t opened;       // opened again after it had been closed, and nothing was done since
     uint32_t less;         // of the window so much is not used, in 1/256
+    int32_t more;          // all lanes may have so much more in flight than at first; see window.c
     uint64_t told;         // `completed` when PROGRESS was last said
     uint64_t told_ns;      // and when that was
     uint64_t done;         // `completed` when the end of the drain was last estimated
@@ -50,8 +52,14 @@ struct weir_attended {
 
 // Of a GPU, by its number in the control page.
 struct weir_time_gpu {
-    uint64_t room_ns;  // expected work in flight in a lane, at most
-    uint32_t wanted;   // the lease word of which WANT was said; 0: of none
+    uint64_t room_ns;      // expected work in flight in a lane, at most; 0: there is no window
+    uint64_t room_all_ns;  // the same in all lanes together
+    uint64_t step_ns;      // with a window a lane is looked at after so much work
+    int64_t taken_ns;      // work that was let through, all in all; by all
+    int64_t limit_ns;      // so much of that may be, until it is looked again
+    uint64_t free_ns;      // what all lanes have in flight is not waited for until then
+    uint32_t met;          // a thread has waited for that
+    uint32_t wanted;       // the lease word of which WANT was said; 0: of none
 } __attribute__((aligned(64)));
 
 struct weir_time {
@@ -119,22 +127,6 @@ struct weir_timed weir_timed_begin_slow(CUstream stream, uint64_t what, uint64_t
 void weir_timed_end_slow(struct weir_time *time, struct weir_busy_lane *lane, uint64_t added_ns,
                          struct weir_busy_mark *mark, uint32_t marked, CUresult result) WEIR_RARE;
 
-// Waits for room in the lane's window, and says whether an event is to be recorded behind the
-// launch (window.c).
-uint32_t weir_window_enter(struct weir_time *time, uint32_t gpu,
-                           struct weir_busy_lane *lane) WEIR_RARE;
-
-// The same for a launch that has no lane, nor an event.
-void weir_window_enter_loose(struct weir_time *time, uint32_t gpu, uint32_t ordinal) WEIR_RARE;
-
-// This thread waits at the gate: its next launch looks at the window that there is then.
-void weir_window_waited(void);
-
-// The helper: how much lanes may have in flight now, of which so many are at work; and a drain took
-// so long, which is to be as the window is.
-void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes, uint64_t now_ns);
-void weir_window_drained(struct weir_time *time, uint32_t gpu, uint64_t took_ns);
-
 // Sets `active` of a GPU in the usage page.
 static inline void weir_timed_set_active(struct weir_time *time, uint32_t gpu) {
     uint32_t *active = &WEIR_GET(time->usage)->gpus[gpu].active;
@@ -170,10 +162,17 @@ static inline struct weir_timed weir_timed_go(struct weir_time *time, uint32_t g
                                               struct weir_busy_kind kind, enum weir_timed_how how) {
     struct weir_timed op = {.time = time, .gpu = gpu, .gated = how == WEIR_TIMED_GATED};
     if (how == WEIR_TIMED_GATED) {
-        if (__builtin_expect(lane->work_ns >= WEIR_GET(lane->mark_at_ns), 0))
-            op.marked = weir_window_enter(time, gpu, lane);
-        op.pass =
-            word ? weir_gate_enter_with(&time->gate, gpu, word) : weir_gate_enter(&time->gate, gpu);
+        // Who waits at the gate looks at the window that there is then.
+        if (__builtin_expect(lane->work_ns >= WEIR_GET(lane->mark_at_ns) ||
+                                 (weir_gate_lease(&time->gate, gpu) & WEIR_LEASE_CLOSED),
+                             0)) {
+            struct weir_window_pass to = weir_window_enter(time, gpu, lane);
+            op.pass = to.pass;
+            op.marked = to.marked;
+        } else {
+            op.pass = word ? weir_gate_enter_with(&time->gate, gpu, word)
+                           : weir_gate_enter(&time->gate, gpu);
+        }
     }
     op.launch = weir_busy_begin_in(&time->busy, lane, kind);
     weir_timed_set_active(time, gpu);

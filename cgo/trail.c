@@ -128,6 +128,14 @@ static void look_at_marks(struct weir_busy *busy, struct weir_busy_lane *lane) {
     }
 }
 
+void weir_trail_see(struct weir_busy *busy, struct weir_busy_lane *lane) {
+    if (!weir_lock_try(&busy->driving))
+        return;
+    if (WEIR_GET(lane->thread) && !__atomic_load_n(&lane->dead, __ATOMIC_SEQ_CST))
+        look_at_marks(busy, lane);
+    weir_unlock(&busy->driving);
+}
+
 // Driving.
 static void look(struct weir_busy *busy, struct weir_busy_lane *lane, int may_ask) {
     const struct weir_trail *trail = &lane->trail;

@@ -29,6 +29,11 @@ uint32_t weir_trail_left(struct weir_busy *busy, struct weir_busy_lane *lane);
 // The lane's thread: asks its stream whether all is done.
 void weir_trail_ask(struct weir_busy *busy, struct weir_busy_lane *lane);
 
+// Any thread of the program, in relaxed capture mode: looks how far a lane is, of which a thread
+// that waits for room needs to know. Nobody is waited for: where the helper, or another thread, is
+// at events, they look.
+void weir_trail_see(struct weir_busy *busy, struct weir_busy_lane *lane);
+
 // The helper: whether all that a lane has launched is done. Where no event tells, and `ask`, the
 // stream is asked, unless a launch is under way.
 int weir_trail_look(struct weir_busy *busy, struct weir_busy_lane *lane, int ask);

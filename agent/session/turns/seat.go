@@ -97,7 +97,7 @@ func (c *Container) turnTo(gpu int, state seatState) {
 func (c *Container) runsBeside(gpu int) bool {
 	s, t := &c.seats[gpu], c.table
 	left := s.residual && t.now < s.residualFrom+t.config.DrainTimeout
-	return len(s.users) > 0 && (left || s.waived || s.state == seatLate || s.state == seatCoRun)
+	return len(s.users) > 0 && (left || s.waived || s.isLate() || s.state == seatCoRun)
 }
 
 // countBeside keeps the count of such seats, and tells the holders of leases where there are any from now on, or none

@@ -9,7 +9,7 @@
 
 #include "../../sim/driver/cuda_abi.h"
 
-enum { GPUS_MAX = 8, STREAMS_MAX = 16, STREAM_OWN = 0, STREAM_LEGACY = 1, STREAM_THREAD = 2 };
+enum { GPUS_MAX = 8, STREAMS_MAX = 2048, STREAM_OWN = 0, STREAM_LEGACY = 1, STREAM_THREAD = 2 };
 
 // Where a load launches: filled by "init", and read only then.
 struct place {
