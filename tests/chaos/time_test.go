@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -155,9 +154,6 @@ func (c *crew) goOn() {
 // Whatever happens to some, the others go on, all that was submitted is done in the end, and the shares are
 // right afterwards.
 func TestTimeUnderKillsStopsAndRestarts(t *testing.T) {
-	if os.Getenv("LONG") == "" {
-		t.Skip("it finds faults that are still to be mended (HACKING, State of the work: GPU time): LONG=1 plays it")
-	}
 	machine := node.Machine("512MiB", "1MiB") + node.Card("512MiB", "1MiB")
 	c := &crew{t: t, random: rand.New(rand.NewPCG(seed(t), 5)), n: node.Start(t, node.Options{Machine: machine,
 		// Many are stopped for longer than their drains may take. The longest wait is longer than the test is patient: only
