@@ -26,6 +26,7 @@ type drain struct {
 	reclosed int64 // when the gate closed after it was opened in vain
 	opened   bool  // the gate was opened again
 	helped   bool  // and that brought progress, the last time
+	helps    int   // so many times, since the lease was late
 	vain     int   // or it did not, so many times since the last progress
 	unsure   int   // openings in which progress came late
 	nobody   bool  // waits at the gate, so that opening it cannot help
@@ -58,7 +59,7 @@ func (l *lease) reopening() int64 {
 	switch d := &l.drain; {
 	case d.nobody:
 		return Never
-	case l.late && !d.helped:
+	case l.late && (!d.helped || d.helps >= l.flow.on.config.StallsMax):
 		return max(d.still, d.reclosed) + lateRest*l.opening()
 	case d.vain > 0:
 		return d.reclosed + l.patience()<<d.vain

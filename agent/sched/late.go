@@ -6,7 +6,8 @@ package sched
 // while the drain's openings were there. So the gate of a late lease opens again now and then, as long as threads
 // wait at it and nothing gets done: for one part in lateRest of the time and a little longer each time, so that others
 // lose little to one that never comes back. Where that brings progress at once the next opening follows at once, as in
-// a drain, and three in a row make the flow co-run; so whoever needs so many launches gets them in bounded time.
+// a drain, some times (StallsMax); then each only after the usual rest, since what goes on may be other work beside a
+// kernel that never ends. So whoever needs so many launches gets them in bounded time.
 //
 // Others have their leases meanwhile, and the late flow what the GPU's own slices give it beside them. How much
 // that is cannot be seen from here: it pays for all of the time, up to T and a drain timeout beyond GVT. One that was
@@ -35,7 +36,7 @@ func (q *queue) expire(l *lease) {
 // makeLate begins the time without a slot, with the gate closed.
 func (q *queue) makeLate(l *lease) {
 	l.late, l.state, l.settled = true, leaseDraining, q.now
-	l.drain.reclosed, l.drain.helped, l.drain.vain = q.now, false, 0
+	l.drain.reclosed, l.drain.helped, l.drain.helps, l.drain.vain = q.now, false, 0, 0
 	q.watch(l)
 }
 
@@ -108,7 +109,7 @@ func (q *queue) movedLate(l *lease) {
 	d := &l.drain
 	if l.state == leaseReopened && !d.helped && q.now <= d.reopened+helpWithin {
 		d.helped = true
-		l.flow.stalls.helped++
+		d.helps++
 	}
 	d.still = q.now
 	if d.helped {

@@ -190,8 +190,8 @@ func TestLateFlowsGoOn(t *testing.T) {
 		if part := float64(b.opened-opened) / float64(b.now-lateFrom+lateRest*opening); b.late && part > 1.0/lateRest {
 			b.fatalf("nothing gets done, and its gate was open for %.3f of the time", part)
 		}
-		most := 2 * (lateRest + 1) * opening << lateLonger
-		took := b.until("helped", int64(b.launches+1)*most, func() bool { return b.launches == 0 || b.coRun })
+		most := int64(b.launches+1) * (lateRest + 1) * opening << lateLonger
+		took := b.until("helped", most, func() bool { return b.launches == 0 || b.coRun })
 		worst = max(worst, float64(took)/float64(most))
 		if b.coRun {
 			coRuns++
