@@ -18,7 +18,7 @@
 // driver.
 #define STILL_ALONE_NS 50000000u
 // In a drain; see until_look.
-#define AWAKE_NS 50000u
+#define AWAKE_NS 100000u
 #define SAME_NS 200000u
 #define DRAIN_NS_MIN 20000u
 #define DRAIN_NS_MAX 1000000u
