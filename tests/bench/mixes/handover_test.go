@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	handoversFor   = 4 * time.Second
-	tracedFor      = 1500 * time.Millisecond
+	handoversFor   = 3500 * time.Millisecond
+	tracedFor      = 800 * time.Millisecond
 	handoversLeast = 50 // fewer tell nothing
 	middleMost     = 3  // times the chain's
 	highMost       = 2
@@ -36,13 +36,13 @@ func (s span) takes() time.Duration { return s.to - s.from }
 // spans are what tests/bench/time/handover.c has seen, by kind.
 type spans map[string][]span
 
-// turns has the slot go to the other with each quantum, whether anybody is owed time or not.
-const turns = "contention = \"off\"\nthreshold = \"0s\"\n"
+// turns has the slot go to the other with each quantum, whether anybody is owed time or not, and often.
+const turns = "contention = \"off\"\nthreshold = \"0s\"\nquantum = \"8ms\"\n"
 
 // BenchmarkHandover has two busy programs that take turns. As other promises these are tried again if they do not hold.
 func BenchmarkHandover(b *testing.B) {
 	var verdicts []verdict
-	for n := 1; n <= tries; n++ {
+	for n := 1; n <= tries && (n == 1 || mayTake(handoversFor+tracedFor+settle+around+timeFirst)); n++ {
 		verdicts = handOver(b)
 		for i := range verdicts {
 			verdicts[i].tries = n

@@ -21,7 +21,8 @@ import (
 const (
 	settle  = 700 * time.Millisecond // from the beginning of a run to the first look into the books
 	startUp = 100 * time.Millisecond // from the word to begin to the beginning
-	atATime = 11                     // machines
+	around  = time.Second            // what starting and ending all of a batch takes
+	atATime = 14                     // machines
 	// Of programs that take a tenth of a processor each.
 	quickMost = 5
 )
@@ -73,6 +74,7 @@ func (s *scope) end() {
 	for i := len(s.cleanups) - 1; i >= 0; i-- {
 		s.cleanups[i]()
 	}
+	s.cleanups = nil
 }
 
 // each does something for all runs at once. A run in which the test has failed ends the benchmark.
@@ -94,6 +96,14 @@ func play(b *testing.B, groups [][]*run) {
 	for _, batch := range batches(groups) {
 		playAtOnce(b, batch)
 	}
+}
+
+// takes is for how long groups are played.
+func takes(groups [][]*run) (all time.Duration) {
+	for _, batch := range batches(groups) {
+		all += batch[0].takes() + around
+	}
+	return all
 }
 
 // batches puts groups together, as many runs as the processors have time for.
@@ -130,11 +140,15 @@ func playAtOnce(b *testing.B, runs []*run) {
 		r.scope = &scope{TB: b}
 	}
 	defer each(b, runs, func(r *run) { r.scope.end() })
+	from := monotonic()
 	each(b, runs, (*run).prepare)
 	before := readProcessors()
 	begin := monotonic() + startUp
 	each(b, runs, func(r *run) { r.measure(begin) })
-	fmt.Printf("(%d machines at once; processors: %s)\n", len(runs), readProcessors().since(before))
+	used := readProcessors().since(before)
+	each(b, runs, func(r *run) { r.scope.end() })
+	fmt.Printf("(%d machines at once for %.1f s, in %.1f; processors: %s)\n", len(runs), runs[0].takes().Seconds(),
+		(monotonic() - from).Seconds(), used)
 }
 
 // takes is how long the run's programs work.

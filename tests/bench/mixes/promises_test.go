@@ -7,11 +7,24 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 )
 
-// tries is how often a promise that does not hold is measured: the processors are other programs', too.
-const tries = 3
+// tries is how often a promise that does not hold is measured: the processors are other programs', too. timeFirst is for
+// how long BenchmarkTime measures all of them once.
+const (
+	tries     = 3
+	timeFirst = 42 * time.Second
+)
+
+// mayTake tells whether something may take so long: run.sh says in WEIR_BENCH_UNTIL (seconds since 1970) until when the quick
+// form is to be done.
+func mayTake(d time.Duration) bool {
+	until, err := strconv.ParseInt(os.Getenv("WEIR_BENCH_UNTIL"), 10, 64)
+	return err != nil || time.Now().Add(d).Unix() < until
+}
 
 // claim is a promise, or one mix of the set that has a promise as a whole: the runs by which it is judged, all at once,
 // and how, once they have been played.
@@ -29,13 +42,15 @@ type verdict struct {
 	tries               int
 }
 
-// try plays the claims that do not hold yet, and judges them, each by what was learned with it, if it was.
+// try plays the claims that do not hold yet, and judges them, each by what was learned with it, if it was. All have a
+// first try; those for whose next there is no time stay as they are.
 func try(b *testing.B, claims []*claim, known alone, verdicts map[*claim]verdict) {
 	var groups [][]*run
 	var now []*claim
 	for _, c := range claims {
-		if !verdicts[c].holds {
-			now, groups = append(now, c), append(groups, c.runs)
+		more := append(slices.Clone(groups), c.runs)
+		if !verdicts[c].holds && (verdicts[c].tries == 0 || mayTake(takes(more))) {
+			now, groups = append(now, c), more
 		}
 	}
 	for _, r := range slices.Concat(groups...) {
