@@ -112,7 +112,7 @@ struct weir_window_pass weir_window_enter(struct weir_time *time, uint32_t gpu,
     uint64_t step_ns = WEIR_GET(time->gpus[gpu].step_ns);
     step_ns = !room_ns ? STEP_ALONE_NS : step_ns ? step_ns : room_ns / WEIR_WINDOW_STEPS;
     WEIR_PUT(lane->mark_at_ns, each ? 0 : lane->work_ns + step_ns);
-    to.marked = room_ns || each || lane->launches - WEIR_GET(lane->done) < DEEP;
+    to.marked = room_ns || each || (lane->launches && lane->launches - WEIR_GET(lane->done) < DEEP);
     return to;
 }
 

@@ -290,6 +290,25 @@ func TestTheHelperRecordsNothing(t *testing.T) {
 	}
 }
 
+// Who is alone may fill the driver's queue by streams that each have one launch: these have no events of ours behind
+// them. Some are there to measure what launches take.
+func TestFirstLaunchesHaveNoEvents(t *testing.T) {
+	t.Parallel()
+	a, h, s := startTime(t, plain)
+	*a.control.word32(turnsAt) = abi.TurnsAlone
+	for range 100 { // until it is known what they take
+		h.ok("kernel 10;kernel 10;kernel 10")
+		a.look(s, 0)
+		time.Sleep(time.Millisecond)
+	}
+	const streams = 100
+	before := h.ok("worked")[1]
+	h.ok("spread 0 %d 1 10", streams)
+	if events := h.ok("worked")[1] - before; events > streams/2 {
+		t.Errorf("%d events were recorded behind the first launches in %d streams", events, streams)
+	}
+}
+
 // While one stream is captured a drain still waits for what is in others.
 func TestDrainBesideACapture(t *testing.T) {
 	t.Parallel()
