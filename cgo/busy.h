@@ -418,7 +418,7 @@ static inline struct weir_busy_launch weir_busy_begin(struct weir_busy *busy, CU
 }
 
 // The same for a launch that has no lane, which has no end: counted, and done after its time.
-void weir_busy_loose(struct weir_busy *busy, uint32_t gpu, uint64_t key);
+void weir_busy_loose(struct weir_busy *busy, uint32_t gpu, struct weir_busy_kind kind);
 
 // Right after it.
 static inline void weir_busy_end(struct weir_busy *busy, struct weir_busy_launch *launch,

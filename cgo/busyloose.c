@@ -15,14 +15,25 @@ static void begin_books(struct weir_busy *busy, struct weir_busy_gpu *gpu) {
     weir_unlock(&busy->lock);
 }
 
-void weir_busy_loose(struct weir_busy *busy, uint32_t ordinal, uint64_t key) {
+// What a launch is expected to take: by its key, by its family, or as all launches on average.
+static uint64_t expected_of(struct weir_busy *busy, uint32_t ordinal,
+                            const struct weir_busy_kind *kind) {
+    const struct weir_busy_key *known = weir_busy_known(busy, kind->key);
+    uint64_t ns = known ? WEIR_GET(known->expected_ns) : 0;
+    if (ns)
+        return ns;
+    // Such a launch is never measured, so its key needs no place among those that may be.
+    struct weir_busy_key placeless = {.key = kind->key};
+    ns = weir_busy_family_tell(busy, &placeless, kind, ordinal).ns;
+    return ns ? ns : WEIR_GET(busy->gpus[ordinal].mean_ns);
+}
+
+void weir_busy_loose(struct weir_busy *busy, uint32_t ordinal, struct weir_busy_kind kind) {
     if (ordinal >= WEIR_BUSY_GPUS)
         return;
     struct weir_busy_gpu *gpu = &busy->gpus[ordinal];
     begin_books(busy, gpu);
-    const struct weir_busy_key *known = weir_busy_known(busy, key);
-    uint64_t ns = known ? __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED) : 0;
-    ns = ns ? ns : WEIR_GET(gpu->mean_ns);
+    uint64_t ns = expected_of(busy, ordinal, &kind);
     if (!ns)
         __atomic_fetch_add(&gpu->blind, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&gpu->loose_work_ns, ns, __ATOMIC_RELAXED);

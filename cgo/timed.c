@@ -139,7 +139,7 @@ static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t 
         if (lane)
             op.launch = weir_busy_begin_in(&time->busy, lane, kind);
         else
-            weir_busy_loose(&time->busy, ordinal, kind.key);
+            weir_busy_loose(&time->busy, ordinal, kind);
     }
     return op;
 }
