@@ -24,11 +24,12 @@
 //   - a lane is taken again (busytake.c) by the thread whose own it is, or when that thread has
 //   ended or its stream is gone, and only once all that was launched in it is done: nobody else can
 //   be counting in it. What finds no lane is counted in its GPU's books (busyloose.c);
-//   - of a launch rate of n a second at most n/64 + WEIR_BUSY_SPARE calls a second are made, once
-//     the program's kernels are known;
+//   - of a launch rate of n a second at most n/64 calls a second are made, or n/192 and
+//     WEIR_BUSY_SPARE where that is more, once the program's kernels are known;
 //   - a launch that is measured may take up to a millisecond longer, where several threads or
 //   streams
-//     are at work: its thread then sleeps, holding nothing;
+//     are at work, and so may others that come meanwhile: their threads then sleep, holding
+//     nothing;
 //   - the lock is held for bookkeeping only, never across a call of the driver.
 #ifndef WEIR_BUSY_H
 #define WEIR_BUSY_H
@@ -52,7 +53,7 @@
 #define WEIR_BUSY_MARKS 4u          // of a lane, that wait to be seen; a power of two
 #define WEIR_BUSY_CAPTURES 64u
 #define WEIR_BUSY_DRIVING_US 20000u
-// Calls a second that the helper may make beside those that launches allow.
+// Calls a second that the helper may make where launches allow fewer.
 #define WEIR_BUSY_SPARE 10u
 
 // Words that another thread may look at or write meanwhile.
@@ -79,6 +80,7 @@ struct weir_busy_key {
     uint32_t sure, pause;
     uint32_t epoch;  // its GPU's, when it was learned
     uint32_t told;   // launches of which its family told; by all
+    uint32_t eager;  // more samples are worth their calls, since they differ
     // Where it belongs, and its place there; by all.
     struct weir_busy_family *family;
     uint64_t family_key, amount;
@@ -191,6 +193,8 @@ struct weir_busy_lane {
     uint32_t nudged;      // the helper wants the next launch sampled
     uint32_t waits;       // launches since this one wants to measure one that is alone
     uint32_t shy;         // how often that was in vain
+    uint32_t still;       // others' launches wait for this one's, by its thread alone
+    uint32_t swift;       // its last mark came soon: no backlog, however little is known to be done
     uint32_t owed;        // calls made meanwhile
     uint32_t head, tail;  // marks made, by the thread, and seen, by the helper
     struct weir_busy_recent recent[WEIR_BUSY_RECENT];  // by its thread alone
@@ -225,7 +229,10 @@ struct weir_busy_gpu {
     uint64_t surplus_used_ns;  // such launches had so much of it
     uint64_t blind;            // launches of which nothing was expected; by all
     uint64_t nudged_ns;        // when a lane was last made to sample by the helper
-    uint64_t longest_ns;       // the longest expectation so far
+    // Until then others' launches wait for one that is measured; that is not done for its own sake
+    // before the second; so often in a row it was in vain. By all.
+    uint64_t still_ns, gather_ns, vain;
+    uint64_t longest_ns;  // the longest expectation so far
     uint64_t gone_launches;
     uint64_t paid_launches;  // those for which the helper has got its calls
     uint64_t paid_ns;
@@ -468,6 +475,28 @@ uint64_t weir_busy_ns(struct weir_busy *busy, uint32_t gpu);
 uint64_t weir_busy_clock(void);
 
 // ---- Among the files busy*.c ----
+
+// So long at most others' launches wait for one that is measured, and its thread for its end.
+#define WEIR_BUSY_STILL_NS_MAX 1000000u
+
+// Records an event, which is made where there is none yet. Whether one of the context that this
+// thread launches in has come, by three calls.
+CUresult weir_busy_record(struct weir_busy *busy, CUevent *event, CUstream stream);
+int weir_busy_has_come(struct weir_busy *busy, CUevent event);
+
+// The next sample is due later by as many launches as these calls are worth.
+void weir_busy_pay(struct weir_busy_lane *lane, uint32_t calls);
+
+// Sleeps for a moment.
+void weir_busy_doze(void);
+
+// Whether this thread's next launch in a lane has the GPU to itself (busyalone.c). If so, those of
+// others wait until weir_busy_end_still. `sure`: what it takes is known well.
+int weir_busy_becomes_alone(struct weir_busy *busy, struct weir_busy_lane *lane, int sure);
+void weir_busy_end_still(struct weir_busy *busy, struct weir_busy_lane *lane);
+
+// This thread is about to launch: not while another lane is measured.
+void weir_busy_keep_still(struct weir_busy *busy, struct weir_busy_lane *lane);
 
 // The place of a key; that of another one is taken where there is none.
 struct weir_busy_key *weir_busy_key_enter(struct weir_busy *busy, uint64_t key);

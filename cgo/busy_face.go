@@ -39,6 +39,9 @@ func (l *learned) rough(ns, foreign uint64) {
 	C.weir_learn(&l.l, C.uint64_t(ns), C.WEIR_SORT_ROUGH, C.uint64_t(foreign))
 }
 
+func (l *learned) renew()      { C.weir_learn_renew(&l.l) }
+func (l *learned) eager() bool { return C.weir_learned_is_eager(&l.l) != 0 }
+
 func (l *learned) ns() uint64    { return uint64(C.weir_learned_ns(&l.l)) }
 func (l *learned) pause() uint64 { return uint64(C.weir_learn_pause(&l.l)) }
 

@@ -3,6 +3,7 @@ package library
 // The pure parts of measuring busy time: the account of steps, and what samples teach.
 
 import (
+	"math"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -111,7 +112,15 @@ func TestBusySamples(t *testing.T) {
 		"the least of many":       {func(l *learned) { roughly(l, 9000, unknownWork); l.rough(8000, unknownWork) }, 8000},
 		"with others' work known": {func(l *learned) { roughly(l, 9000, 1000); l.rough(8500, 500) }, 8000},
 		"and much of it":          {func(l *learned) { roughly(l, 8000, 6000) }, 5000},
-		"no time at all":          {func(l *learned) { l.clean(0) }, 1},
+		"rough ones of long ago": {func(l *learned) {
+			l.rough(2000, unknownWork)
+			roughly(l, 8000, unknownWork)
+			roughly(l, 9000, unknownWork)
+		}, 8000},
+		"another length when others are away":   {func(l *learned) { same(l, 50, 9000); l.renew(); same(l, 2, 5000) }, 5000},
+		"the same length when others are away":  {func(l *learned) { same(l, 50, 5000); l.renew(); l.mixed(9000) }, 5000},
+		"a single odd one when others are away": {func(l *learned) { same(l, 50, 5000); l.renew(); l.clean(9000) }, 5000},
+		"no time at all":                        {func(l *learned) { l.clean(0) }, 1},
 	} {
 		var l learned
 		one.learn(&l)
@@ -155,5 +164,35 @@ func TestBusySamplesArePaused(t *testing.T) {
 	}
 	if ns := varied.ns(); ns < 5800 || ns > 6200 {
 		t.Errorf("the mean of 4000 and 8000 is %d", ns)
+	}
+}
+
+// Lengths that are chance are known by the mean of many samples; none of them makes what was learned forgotten.
+func TestBusySamplesByChance(t *testing.T) {
+	seed := uint64(1)
+	if text := os.Getenv("WEIR_TEST_SEED"); text != "" {
+		seed, _ = strconv.ParseUint(text, 10, 64)
+	}
+	t.Logf("WEIR_TEST_SEED=%d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range 20 {
+		mean := 2000 + r.Uint64N(100_000)
+		var l learned
+		for i := range 5000 {
+			l.clean(mean/4 + r.Uint64N(mean*3/2))
+			if off := 100 * math.Abs(float64(l.ns())/float64(mean)-1); i > 500 && off > 15 {
+				t.Fatalf("%d of a mean of %d after %d samples: %.1f %% off", l.ns(), mean, i+1, off)
+			}
+			if i > 20 && !l.eager() {
+				t.Fatalf("after %d samples no more are wanted", i+1)
+			}
+		}
+	}
+	var steady learned
+	if same(&steady, 20, 5000); steady.eager() {
+		t.Error("more samples are wanted of launches that all take as long")
+	}
+	if steady.clean(9000); !steady.eager() {
+		t.Error("no more samples are wanted after one that is far off")
 	}
 }

@@ -52,6 +52,7 @@ struct weir_busy_key *weir_busy_key_enter(struct weir_busy *busy, uint64_t key) 
     WEIR_PUT(at->told, 0);
     WEIR_PUT(at->roughly_ns, 0);
     WEIR_PUT(at->sure, 0);
+    WEIR_PUT(at->eager, 0);
     WEIR_PUT(at->epoch, 0);
     WEIR_PUT(at->pause, 1);
     WEIR_PUT(at->family, NULL);

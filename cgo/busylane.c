@@ -136,6 +136,8 @@ static void give_lane(struct weir_busy *busy, struct weir_busy_lane *lane, uintp
     lane->muted = 0;
     memset(lane->recent, 0, sizeof(lane->recent));
     lane->waits = lane->shy = lane->owed = 0;
+    WEIR_PUT(lane->swift, 0);
+    lane->still = 0;
     lane->dice = thread ^ (uintptr_t)stream ^ number * 0x9e3779b97f4a7c15u;
     __atomic_store_n(&lane->thread, thread, __ATOMIC_RELEASE);
     if (number == busy->lanes_used)

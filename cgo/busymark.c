@@ -20,14 +20,15 @@
 // Work is older than a mark if it was launched so long before it: events may be seen some time
 // after they came.
 #define BACKLOG_NS 1000000u
-// A thread waits so long at most for the end of a launch that is measured, by sleeps of so long;
-// and so often for others' to end before it.
-#define WAIT_OUT_NS_MAX 1000000u
-#define DOZE_US 30u
-#define SETTLE_WAITS 4
+// A thread waits so long at most for the end of a launch that is measured.
+#define WAIT_OUT_NS_MAX WEIR_BUSY_STILL_NS_MAX
 // Within so long all calls have been made before a hold is over.
-#define IN_TIME_NS 20000u
+#define IN_TIME_NS 27000u
 #define HOLD_COUNT 3u  // how often a hold is measured
+// Launches whose kind is sampled as often as calls allow are looked at so often; and more often as
+// long as they may run into debt.
+#define EAGER_LAUNCHES (LAUNCHES_A_CALL * 2)
+#define EAGER_LAUNCHES_FIRST 16u
 // So much of that while others have the GPU, too, and by launches that their family tells of.
 #define DEBT_ROUGH_MAX (DEBT_MAX / 4)
 #define DEBT_TOLD_MAX (DEBT_MAX / 2)
@@ -38,12 +39,11 @@
 // For so many launches a lane waits for one that is alone; and so often it waits twice as long for
 // its next chance, where there was none.
 #define WAITS_MAX 16u
-#define OWED_MAX 48u  // calls made meanwhile
 #define SHY_MAX 5u
 
 // ---- Calls of the driver's ----
 
-static CUresult record(struct weir_busy *busy, CUevent *event, CUstream stream) {
+CUresult weir_busy_record(struct weir_busy *busy, CUevent *event, CUstream stream) {
     CUresult result = CUDA_SUCCESS;
     if (!*event) {
         __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
@@ -91,12 +91,12 @@ static CUresult hold(struct weir_busy *busy, struct weir_busy_lane *lane,
     CUresult result = set(busy, memory, mark->held_bytes, lane->stream);
     if (!mark->holds || result != CUDA_SUCCESS)
         return result;
-    result = record(busy, &mark->hold, lane->stream);
+    result = weir_busy_record(busy, &mark->hold, lane->stream);
     return result ? result : set(busy, memory, mark->held_bytes, lane->stream);
 }
 
 // Whether an event of the context that this thread launches in has come. Three calls.
-static int has_come(struct weir_busy *busy, CUevent event) {
+int weir_busy_has_come(struct weir_busy *busy, CUevent event) {
     uint64_t none;
     int mode = weir_capture_relax();
     CUresult result = weir_busy_between(busy, event, event, &none);
@@ -120,76 +120,10 @@ static uint64_t throw_dice(struct weir_busy_lane *lane) {
 }
 
 // The next sample is due later by as many launches as these calls are worth.
-static void pay(struct weir_busy_lane *lane, uint32_t calls) {
+void weir_busy_pay(struct weir_busy_lane *lane, uint32_t calls) {
     if (lane->due < lane->launches)
         lane->due = lane->launches;
     lane->due += calls * LAUNCHES_A_CALL + (calls ? throw_dice(lane) : 0);
-}
-
-static void doze(void) {
-    static const uint32_t never = 0;
-    weir_sys_futex_wait(&never, 0, DOZE_US);
-}
-
-// Whether all that was launched in a lane is done, by its newest mark. Where that is older than its
-// newest launch the lane is asked to mark the next one. *calls counts ours.
-static int is_done(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t launches, int ask,
-                   uint32_t *calls) {
-    const struct weir_busy_mark *mark =
-        &lane->marks[(__atomic_load_n(&lane->head, __ATOMIC_ACQUIRE) - 1) % WEIR_BUSY_MARKS];
-    CUevent end = WEIR_GET(mark->end);
-    uint32_t gpu = WEIR_GET(lane->gpu);
-    if (*calls >= OWED_MAX)
-        return 0;
-    if (!end || WEIR_GET(mark->launches) != launches) {
-        *calls += 1;
-        __atomic_store_n(&lane->wished, 1, __ATOMIC_RELAXED);
-        __atomic_store_n(&lane->sample_at, 0, __ATOMIC_RELAXED);
-        return 0;
-    }
-    if (!ask)
-        return 0;
-    *calls += 3;
-    int done = has_come(busy, end);
-    if (done && WEIR_GET(lane->gpu) == gpu)  // else it has become another's, and counts anew
-        weir_busy_done(lane, launches, 0);
-    return done;
-}
-
-// Whether nothing is outstanding in any other lane of the GPU; *calls counts ours. *settles: it may
-// soon be so.
-static int is_alone(struct weir_busy *busy, const struct weir_busy_lane *lane, uint32_t *calls,
-                    int *settles) {
-    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
-    int alone = !weir_busy_has_loose(&busy->gpus[lane->gpu]);
-    *settles = alone;
-    for (uint32_t i = 0; i < used; i++) {
-        struct weir_busy_lane *one = &busy->lanes[i];
-        uint64_t launches = __atomic_load_n(&one->launches, __ATOMIC_RELAXED);
-        if (one == lane || WEIR_GET(one->gpu) != lane->gpu ||
-            launches == __atomic_load_n(&one->done, __ATOMIC_RELAXED))
-            continue;
-        // Events of another context may be gone at any time. After a lane that is not done the rest
-        // is only asked to mark.
-        if (WEIR_GET(one->context) == lane->context && is_done(busy, one, launches, alone, calls))
-            continue;
-        alone = 0;
-        *settles &= WEIR_GET(one->context) == lane->context && !WEIR_GET(one->wished);
-    }
-    return alone;
-}
-
-// The same; where it may soon be so, or nothing good is known of this launch, this thread waits for
-// it a little, lest it keep the GPU at work itself.
-static int becomes_alone(struct weir_busy *busy, struct weir_busy_lane *lane, int sure) {
-    int settles, alone = is_alone(busy, lane, &lane->owed, &settles);
-    for (int i = 0; i < SETTLE_WAITS && !alone && lane->owed < OWED_MAX; i++) {
-        if ((!settles && sure) || weir_busy_hurries(&busy->gpus[lane->gpu]))
-            break;
-        doze();
-        alone = is_alone(busy, lane, &lane->owed, &settles);
-    }
-    return alone;
 }
 
 // Whether the launch is to be sampled, and how.
@@ -206,14 +140,14 @@ static uint64_t unknown_since(const struct weir_busy_key *known) {
 // A lane wants to measure this launch, or another one soon, when it is alone.
 static enum sample wait_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
                               struct weir_busy_key *known, const struct weir_told *told) {
-    int alone = becomes_alone(busy, lane, told->sure || WEIR_GET(known->sure));
+    int alone = weir_busy_becomes_alone(busy, lane, told->sure || WEIR_GET(known->sure));
     int is_known = told->sure || WEIR_GET(known->expected_ns);
     int patient = is_known ? ++lane->waits < WAITS_MAX
                            : weir_busy_clock() - unknown_since(known) < WEIR_BUSY_UNKNOWN_NS;
     if (!alone && patient)
         return SAMPLE_NOT;
     lane->waits = 0;
-    pay(lane, lane->owed);
+    weir_busy_pay(lane, lane->owed);
     lane->owed = 0;
     if (alone) {
         lane->shy = 0;
@@ -237,7 +171,8 @@ static int is_wanted(const struct weir_busy *busy, const struct weir_busy_lane *
                              (launches + 1 >= TOLD_ENOUGH && launches < TOLD_MAX));
         debt_max = DEBT_TOLD_MAX;
     } else {
-        int better = !WEIR_GET(known->sure) || WEIR_GET(known->epoch) != WEIR_GET(gpu->epoch);
+        int better = !WEIR_GET(known->sure) || WEIR_GET(known->eager) ||
+                     WEIR_GET(known->epoch) != WEIR_GET(gpu->epoch);
         wanted = !WEIR_GET(known->expected_ns) || (better && !shared);
         debt_max = shared ? DEBT_ROUGH_MAX : DEBT_MAX;
     }
@@ -257,7 +192,7 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
     if (full) {
         lane->waits = 0;
         if (due)
-            pay(lane, 1);
+            weir_busy_pay(lane, 1);
         return SAMPLE_NOT;
     }
     WEIR_PUT(lane->nudged, 0);
@@ -266,7 +201,7 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
     if (is_deep(lane) && lane->head != __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE)) {
         lane->waits = 0;
         if (due)
-            pay(lane, 1);
+            weir_busy_pay(lane, 1);
         return SAMPLE_NOT;
     }
     if (__atomic_exchange_n(&lane->wished, 0, __ATOMIC_RELAXED))
@@ -296,22 +231,23 @@ static struct weir_busy_mark *begin_mark(struct weir_busy *busy, struct weir_bus
     mark->key = key;
     mark->held_bytes = mark->holds = 0;
     mark->before_ns = weir_busy_clock();
-    pay(lane, whole ? 3 : 1);
+    weir_busy_pay(lane, !whole ? 1 : WEIR_GET(known->eager) ? 2 : 3);
     if (!whole)
         return mark;
+    int held = WEIR_GET(known->roughly_ns) < HOLD_BELOW_NS &&
+               (WEIR_GET(lane->swift) || !is_deep(lane) || !WEIR_GET(known->sure));
     mark->others = weir_busy_others(busy, lane, &mark->foreign_ns);  // for now, all
     mark->alone = sample == SAMPLE_ALONE;
     mark->shared = (uint32_t)weir_busy_is_shared(&busy->gpus[lane->gpu]);
     __atomic_store_n(&known->visits, 0, __ATOMIC_RELAXED);
-    CUresult result = CUDA_SUCCESS;
-    if (WEIR_GET(known->roughly_ns) < HOLD_BELOW_NS && !(is_deep(lane) && WEIR_GET(known->sure)))
-        result = hold(busy, lane, mark);
+    CUresult result = held ? hold(busy, lane, mark) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
-        result = record(busy, &mark->start, lane->stream);
+        result = weir_busy_record(busy, &mark->start, lane->stream);
     if (result == CUDA_SUCCESS) {
         __atomic_fetch_add(&known->measuring, 1, __ATOMIC_RELAXED);
         return mark;
     }
+    weir_busy_end_still(busy, lane);
     lane->muted = 1;
     return NULL;
 }
@@ -354,6 +290,7 @@ static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
 struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir_busy_lane *lane,
                                              struct weir_busy_kind kind) {
     struct weir_busy_launch launch = {NULL, 0, NULL};
+    weir_busy_keep_still(busy, lane);
     int captures = __atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE) != 0;
     struct weir_busy_key *known = weir_busy_key_enter(busy, kind.key);
     struct weir_told told = weir_busy_family_tell(busy, known, &kind, lane->gpu);
@@ -361,13 +298,19 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
     // Our calls disturb no capture: this stream is not captured, or this launch were no work.
     int mode = captures ? weir_capture_relax() : -1;
     if (!lane->launches && !lane->due && WEIR_GET(known->sure))
-        pay(lane, 1);  // a stream that is new teaches nothing of a kernel that is known
+        weir_busy_pay(lane, 1);  // a stream that is new teaches nothing of a kernel that is known
     enum sample sample = choose(busy, lane, known, &told);
     if (sample != SAMPLE_NOT)
         launch.mark = begin_mark(busy, lane, known, kind.key, sample);
     weir_capture_restore(mode);
     // While it waits to be alone each launch is looked at.
-    __atomic_store_n(&lane->sample_at, lane->waits ? 0 : lane->due, __ATOMIC_RELAXED);
+    uint64_t next = lane->waits ? 0 : lane->due;
+    if (WEIR_GET(known->eager) && next > lane->launches) {
+        int first = lane->due < lane->launches + DEBT_MAX;
+        uint64_t soon = lane->launches + (first ? EAGER_LAUNCHES_FIRST : EAGER_LAUNCHES);
+        next = soon < next ? soon : next;
+    }
+    __atomic_store_n(&lane->sample_at, next, __ATOMIC_RELAXED);
     launch.lane = lane;
     launch.added_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
     if (!launch.added_ns)
@@ -392,8 +335,8 @@ static int is_backlogged(struct weir_busy *busy, struct weir_busy_lane *lane,
     const struct weir_busy_mark *last = &lane->marks[(lane->head - 1) % WEIR_BUSY_MARKS];
     if (!lane->head || !last->end || last->after_ns + BACKLOG_NS > mark->before_ns)
         return 0;
-    pay(lane, 3);
-    return !has_come(busy, last->end);
+    weir_busy_pay(lane, 3);
+    return !weir_busy_has_come(busy, last->end);
 }
 
 // Launches on the GPU of which nothing was expected, so that their work is not known.
@@ -413,9 +356,9 @@ static void wait_out(struct weir_busy *busy, struct weir_busy_lane *lane,
         uint64_t work_ns;
         if (weir_busy_hurries(&busy->gpus[lane->gpu]))
             return;
-        doze();
-        pay(lane, 3);
-        if (!has_come(busy, mark->end))
+        weir_busy_doze();
+        weir_busy_pay(lane, 3);
+        if (!weir_busy_has_come(busy, mark->end))
             continue;
         mark->clean = mark->others == weir_busy_others(busy, lane, &work_ns);
         if (mark->blind == blind_of(busy, lane))
@@ -435,12 +378,13 @@ void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch,
         return;
     int good = result == CUDA_SUCCESS;
     int mode = WEIR_GET(busy->captures) ? weir_capture_relax() : -1;
-    if (good && record(busy, &mark->end, lane->stream) != CUDA_SUCCESS) {
+    if (good && weir_busy_record(busy, &mark->end, lane->stream) != CUDA_SUCCESS) {
         lane->muted = !WEIR_GET(busy->captures);
         good = 0;
     }
     weir_capture_restore(mode);
     if (!good) {
+        weir_busy_end_still(busy, lane);
         if (mark->known && WEIR_GET(mark->known->key) == mark->key)
             __atomic_fetch_sub(&mark->known->measuring, 1, __ATOMIC_RELAXED);
         return;
@@ -454,6 +398,7 @@ void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch,
         wait_out(busy, lane, mark);
     else
         mark->foreign_ns = UINT64_MAX;
+    weir_busy_end_still(busy, lane);
     WEIR_PUT(mark->launches, lane->launches);
     mark->work_ns = lane->work_ns;
     __atomic_store_n(&lane->head, lane->head + 1, __ATOMIC_RELEASE);

@@ -76,6 +76,7 @@ static void learn(struct weir_busy_gpu *gpu, struct weir_busy_key *known,
         expected_ns = roughly_ns;
     WEIR_PUT(known->roughly_ns, roughly_ns);
     WEIR_PUT(known->sure, !weir_learned_is_rough(&known->learned));
+    WEIR_PUT(known->eager, (uint32_t)weir_learned_is_eager(&known->learned));
     WEIR_PUT(known->pause, (uint32_t)weir_learn_pause(&known->learned));
     __atomic_store_n(&known->expected_ns, expected_ns, __ATOMIC_RELAXED);
     if (expected_ns > gpu->longest_ns)
@@ -158,8 +159,9 @@ static void measured(struct weir_busy *busy, struct weir_busy_lane *lane,
     else if (clean || (!shared && mark->alone &&
                        !mark->held_bytes))  // behind a hold others may have come first
         sort = WEIR_SORT_MIXED;
-    if (!shared && known->epoch != gpu->epoch) {
-        known->learned = (struct weir_learned){.mean_ns = 0};
+    if (!shared && known->epoch != gpu->epoch &&
+        (sort == WEIR_SORT_CLEAN || !known->learned.clean)) {
+        weir_learn_renew(&known->learned);
         WEIR_PUT(known->epoch, gpu->epoch);
     }
     struct weir_sample sample = {ns, shared ? UINT64_MAX : mark->foreign_ns, sort, shared,
@@ -214,6 +216,7 @@ static int look(struct weir_busy *busy, struct weir_busy_lane *lane) {
             context->high_ns = UINT64_MAX;
         uint64_t came_ns = earliest(context, mark, since_ns, weir_busy_clock());
         weir_busytime_cover(&gpu->time, begun_ns, came_ns);
+        WEIR_PUT(lane->swift, came_ns < begun_ns);
         weir_busy_done(lane, mark->launches, mark->work_ns);
     }
     if (mark->known)
@@ -272,12 +275,13 @@ static struct launched launched_on(struct weir_busy *busy, uint32_t ordinal) {
     return all;
 }
 
-// What the helper may do: so much for launches, so much for the time.
+// What the helper may do: so much for launches, or for the time where that is more.
 static void allow_calls(struct weir_busy_gpu *gpu, uint64_t launches, uint64_t now_ns) {
     uint64_t passed = gpu->paid_ns && now_ns > gpu->paid_ns ? now_ns - gpu->paid_ns : 0;
     passed = passed < 1000000000u ? passed : 1000000000u;
-    gpu->calls += launches > gpu->paid_launches ? launches - gpu->paid_launches : 0;
-    gpu->calls += passed * WEIR_BUSY_SPARE * LAUNCHES_A_POLL / 1000000000u;
+    uint64_t made = launches > gpu->paid_launches ? launches - gpu->paid_launches : 0;
+    uint64_t spare = passed * WEIR_BUSY_SPARE * LAUNCHES_A_POLL / 1000000000u;
+    gpu->calls += made > spare ? made : spare;
     if (gpu->calls > POLLS_MAX * LAUNCHES_A_POLL || !gpu->paid_ns)
         gpu->calls = POLLS_MAX * LAUNCHES_A_POLL;
     gpu->paid_launches = launches;
