@@ -6,6 +6,7 @@ package mixes
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,6 +57,8 @@ type run struct {
 	phases []time.Duration // for which the books are looked into one by one
 	// got is, by phase and program, the part of the phase's time that the compute engine worked for it.
 	got [][]float64
+	// told counts the events of GPU time by their types.
+	told map[string]int
 
 	scope    *scope
 	node     *node.Node
@@ -146,6 +149,7 @@ func playAtOnce(b *testing.B, runs []*run) {
 	begin := monotonic() + startUp
 	each(b, runs, func(r *run) { r.measure(begin) })
 	used := readProcessors().since(before)
+	each(b, runs, (*run).listen)
 	each(b, runs, func(r *run) { r.scope.end() })
 	fmt.Printf("(%d machines at once for %.1f s, in %.1f; processors: %s)\n", len(runs), runs[0].takes().Seconds(),
 		(monotonic() - from).Seconds(), used)
@@ -247,6 +251,34 @@ func (r *run) measure(begin time.Duration) {
 			r.scope.Fatalf("%s: a program says %q: %s", r.name, line, p.Stderr())
 		}
 	}
+}
+
+// listen counts what the agent has told of GPU time: where a promise does not hold, that says why.
+func (r *run) listen() {
+	r.told = make(map[string]int)
+	if r.how == plain {
+		return
+	}
+	for _, event := range r.node.Events() {
+		switch event.Type {
+		case "co-run", "drain-stalled", "drain-long", "throttled":
+			r.told[event.Type]++
+		}
+	}
+}
+
+// told is what the agents of runs have told, as words.
+func told(runs []*run) (words string) {
+	sum := make(map[string]int)
+	for _, r := range runs {
+		for what, times := range r.told {
+			sum[what] += times
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(sum)) {
+		words += fmt.Sprintf("; event %s: %d", what, sum[what])
+	}
+	return words
 }
 
 // look reads the books at a moment: that moment, and what the engine has worked for each program, in ns.
