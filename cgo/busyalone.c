@@ -11,6 +11,7 @@
 //   - who is past the look at `still_ns` launches: that is seen by what it has counted.
 #include "busy.h"
 
+#include "capture.h"
 #include "sys.h"
 
 #define OWED_MAX 48u    // calls made while a lane waits to be alone
@@ -116,14 +117,18 @@ void weir_busy_end_still(struct weir_busy *busy, struct weir_busy_lane *lane) {
 static void mark_before(struct weir_busy *busy, struct weir_busy_lane *lane) {
     struct weir_busy_mark *mark = &lane->marks[lane->head % WEIR_BUSY_MARKS];
     const struct weir_busy_mark *last = &lane->marks[(lane->head - 1) % WEIR_BUSY_MARKS];
-    if (lane->muted || lane->launches == WEIR_GET(lane->done) || WEIR_GET(busy->captures) ||
+    if (lane->muted || lane->launches == WEIR_GET(lane->done) ||
         (last->end && last->launches == lane->launches) ||
         lane->head - __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) >= WEIR_BUSY_MARKS)
         return;
     mark->known = NULL;
     weir_busy_pay(lane, 1);
-    if (weir_busy_record(busy, &mark->end, lane->stream) != CUDA_SUCCESS) {
-        lane->muted = 1;
+    // This stream is not captured, or its launch were no work.
+    int captures = WEIR_GET(busy->captures) != 0, mode = captures ? weir_capture_relax() : -1;
+    CUresult result = weir_busy_record(busy, &mark->end, lane->stream);
+    weir_capture_restore(mode);
+    if (result != CUDA_SUCCESS) {
+        lane->muted = !captures;
         return;
     }
     mark->after_ns = weir_busy_clock();
@@ -151,7 +156,7 @@ static int gather(struct weir_busy *busy, struct weir_busy_lane *lane, int sure)
     struct crowd crowd = {1, 1};
     uint64_t begun_ns = weir_busy_clock();
     int alone = 0;
-    if (WEIR_GET(gpu->gather_ns) > begun_ns || !begin_still(busy, lane))
+    if (!begin_still(busy, lane))
         return 0;
     do {
         weir_busy_doze();
@@ -177,7 +182,7 @@ int weir_busy_becomes_alone(struct weir_busy *busy, struct weir_busy_lane *lane,
     uint64_t work_ns;
     struct crowd crowd;
     int alone = is_alone(busy, lane, &crowd);
-    if (!alone && crowd.comes)
+    if (!alone && crowd.comes && WEIR_GET(busy->gpus[lane->gpu].gather_ns) <= weir_busy_clock())
         return gather(busy, lane, sure);
     for (int i = 0; i < SETTLE_WAITS && !alone && lane->owed < OWED_MAX; i++) {
         if ((!crowd.settles && sure) || weir_busy_hurries(&busy->gpus[lane->gpu]))
