@@ -1,0 +1,213 @@
+package residency
+
+// What moves next: each event ends with plan, which fills the two directions of the link as far as pieces may be
+// under way. What is not under way yet is not decided, so it can change with each event.
+
+func (g *gpu) free() int64 { return g.config.room() - g.used }
+
+func (g *gpu) plan() {
+	g.retract()
+	g.owed = 0
+	for _, f := range g.flows {
+		f.owed = 0
+		if g.holdCap(f); len(f.asks) > 0 {
+			g.admit(f)
+			g.owed += f.asked
+		}
+	}
+	entering := false
+	for _, f := range g.flows {
+		if f.state == Holder {
+			g.bring(f, ForHolder)
+			entering = entering || !f.ready
+		}
+	}
+	if entering && !g.settle() {
+		return
+	}
+	if g.next != nil {
+		g.bring(g.next, ForNext)
+	}
+	for _, f := range g.flows {
+		if f.drain {
+			g.bring(f, ForDrain)
+			g.drained(f)
+		}
+	}
+	if g.next != nil {
+		g.fill(g.next)
+	}
+	g.relieve()
+}
+
+// bring has what f lacks come in, and others go where there is no room for it. What it then still lacks is owed to
+// it: nobody after it takes that room, else it would go to and fro.
+func (g *gpu) bring(f *flow, why Why) {
+	g.owed -= f.owed // of an earlier reason
+	if f.retryAt <= g.now && g.fetch(f, why) {
+		for f.wanted(why)+g.owed > g.free()+g.going && g.evict(f, why) {
+		}
+	}
+	f.owed = f.wanted(why)
+	g.owed += f.owed
+}
+
+// fetch has pieces come in, and tells whether more would if there were room.
+func (g *gpu) fetch(f *flow, why Why) bool {
+	for !g.ins.full(&g.config) {
+		a := f.lacks.first()
+		if a == nil || why != ForDrain && !f.recent(a) {
+			return false
+		}
+		i := a.lacking()
+		if f.headroom() < a.bytes(i) {
+			g.exchange(f, a, a.bytes(i))
+			return false
+		}
+		if g.free()-g.owed < a.bytes(i) {
+			return true
+		}
+		g.start(a, i, why, f)
+	}
+	return true
+}
+
+// fill has more than the recent set of who is next come in, where there is room that nobody is owed.
+func (g *gpu) fill(f *flow) {
+	most := int64(g.config.Recent * float64(f.set()))
+	for !g.ins.full(&g.config) && f.retryAt <= g.now && f.lackOfSet() == 0 {
+		a := f.lacks.first()
+		if a == nil {
+			return
+		}
+		i := a.lacking()
+		bytes := a.bytes(i)
+		if f.sum.resident+f.sum.coming+bytes > most || min(f.headroom(), g.free()-g.owed) < bytes {
+			return
+		}
+		g.start(a, i, ForNext, f)
+	}
+}
+
+// exchange has older memory of f go where its cap leaves no room for newer.
+func (g *gpu) exchange(f *flow, a *alloc, bytes int64) {
+	for f.movable() && f.headroom()+f.sum.going < bytes && !g.outs.full(&g.config) {
+		v := f.there.first()
+		if v == nil || v.stamp >= a.stamp {
+			return
+		}
+		g.start(v, v.leaving(), ForCap, f)
+	}
+}
+
+// evict has one piece go, and tells whether there was one that may.
+func (g *gpu) evict(asker *flow, why Why) bool {
+	if g.outs.full(&g.config) {
+		return false
+	}
+	v := g.victim(asker, why)
+	if v == nil {
+		return false
+	}
+	g.start(v, v.leaving(), why, asker)
+	return true
+}
+
+// holdCap has f's own memory go where it is above its cap, even while it runs: a cap that was lowered, what kernels
+// have faulted in, and plain memory that is to come.
+func (g *gpu) holdCap(f *flow) {
+	for f.movable() && f.headroom()+f.sum.going < 0 && !g.outs.full(&g.config) {
+		v := f.there.first()
+		if v == nil {
+			break
+		}
+		g.start(v, v.leaving(), ForCap, f)
+	}
+	if f.over && f.sum.here()+f.plain <= f.limit {
+		f.over = false
+	}
+}
+
+// admit lets in the plain memory that was asked for, in order, once there is room for it, or no more to be made.
+func (g *gpu) admit(f *flow) {
+	for len(f.asks) > 0 {
+		a := f.asks[0]
+		if f.sum.here()+f.plain+a.bytes > f.limit {
+			return
+		}
+		for a.bytes > g.free()+g.going && g.evict(f, ForPlain) {
+		}
+		if a.bytes > g.free() && g.going > 0 {
+			return
+		}
+		f.asks = f.asks[1:]
+		f.asked -= a.bytes
+		g.plain(f, a.bytes)
+		g.displace() // holders alone may be left
+		g.node.say(Decision{Kind: Admit, GPU: g.index, Flow: f.id, Ask: a.number, Bytes: a.bytes})
+	}
+}
+
+// relieve has memory go that is not expected to be used soon, until the pressure is gone.
+func (g *gpu) relieve() {
+	for g.used-g.going > g.config.pressed() && g.evict(nil, ForIdle) {
+	}
+}
+
+// settle tells which holders have their memory in place, as far as it can be, and whether all have.
+func (g *gpu) settle() bool {
+	all := true
+	for _, f := range g.flows {
+		if f.state != Holder || f.ready {
+			continue
+		}
+		complete := f.sum.coming == 0 && f.sum.going == 0 && f.wanted(ForHolder) == 0
+		if complete || len(g.ins.moves)+len(g.outs.moves) == 0 {
+			f.ready = true
+			g.node.say(Decision{Kind: Ready, GPU: g.index, Flow: f.id})
+		} else {
+			all = false
+		}
+	}
+	return all
+}
+
+// drained tells that f's swap is off, once it is.
+func (g *gpu) drained(f *flow) {
+	if f.sum.host == 0 && f.sum.coming == 0 && f.sum.going == 0 {
+		f.drain = false
+		g.node.say(Decision{Kind: Drained, GPU: g.index, Flow: f.id})
+	}
+}
+
+// displace follows what the driver does where kernels fault in more than the card holds: what was used least recently
+// goes, without being asked, holders' last.
+func (g *gpu) displace() {
+	for g.used > g.config.Card {
+		var victim *alloc
+		for _, f := range g.flows {
+			a := f.there.first()
+			if a == nil {
+				continue
+			}
+			if victim == nil || older(a, victim) {
+				victim = a
+			}
+		}
+		if victim == nil {
+			return
+		}
+		i := victim.leaving()
+		victim.flow.stats.displaced += victim.bytes(i)
+		victim.setPiece(i, host)
+	}
+}
+
+// older: a goes before b.
+func older(a, b *alloc) bool {
+	ofHolder, other := a.flow.state == Holder, b.flow.state == Holder
+	if ofHolder != other {
+		return other
+	}
+	return a.stamp < b.stamp
+}
