@@ -115,8 +115,7 @@ func (n *Node) forget(a *alloc) {
 		}
 		for i := len(lane.moves) - 1; i >= 0; i-- {
 			if m := lane.moves[i]; m.alloc == a {
-				delete(n.moves, m.number)
-				lane.drop(m)
+				n.drop(m)
 			}
 		}
 	}

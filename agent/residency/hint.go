@@ -62,8 +62,7 @@ func (g *gpu) hint() {
 func (g *gpu) quantum(d demand, room int64) int64 {
 	moved := min(d.first, d.all-room)
 	still := min(moved, max(0, d.first+d.second-room))
-	part := g.config.Part
-	quantum := float64(g.takes(still)) * (1 - part) / part
+	quantum := float64(g.takes(still)) / g.config.Part
 	return int64(min(max(quantum, float64(g.takes(moved)), 1), float64(timeMax)))
 }
 

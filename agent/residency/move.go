@@ -49,7 +49,8 @@ func (l *lane) drop(m *move) {
 func (g *gpu) start(a *alloc, i int, why Why, asker *flow) {
 	n := g.node
 	n.number++
-	m := &move{number: n.number, alloc: a, piece: i, why: why, asker: asker}
+	m := n.newMove()
+	*m = move{number: n.number, alloc: a, piece: i, why: why, asker: asker}
 	lane, kind := &g.ins, In
 	switch a.pieces[i] {
 	case nowhere:
@@ -68,6 +69,27 @@ func (g *gpu) start(a *alloc, i int, why Why, asker *flow) {
 	n.say(g.about(m, kind))
 }
 
+// newMove takes one that has ended, if there is any: a policy at work makes no garbage.
+func (n *Node) newMove() *move {
+	if last := len(n.spare) - 1; last >= 0 {
+		m := n.spare[last]
+		n.spare = n.spare[:last]
+		return m
+	}
+	return &move{}
+}
+
+// drop ends m's being under way.
+func (n *Node) drop(m *move) {
+	g := m.alloc.flow.on
+	if delete(n.moves, m.number); m.out {
+		g.outs.drop(m)
+	} else {
+		g.ins.drop(m)
+	}
+	n.spare = append(n.spare, m)
+}
+
 func (g *gpu) about(m *move, kind Kind) Decision {
 	a := m.alloc
 	return Decision{Kind: kind, Why: m.why, Fresh: m.fresh, GPU: g.index, Flow: a.flow.id, Session: a.session,
@@ -84,16 +106,14 @@ func (n *Node) Moved(now int64, number uint64, result Result) []Decision {
 	a := m.alloc
 	f, g, bytes := a.flow, a.flow.on, a.bytes(m.piece)
 	g.now = max(g.now, now)
-	delete(n.moves, number)
-	lane := &g.ins
 	from, to := host, resident
 	switch {
 	case m.out:
-		lane, from, to = &g.outs, resident, host
+		from, to = resident, host
 	case m.fresh:
 		from = nowhere
 	}
-	lane.drop(m)
+	n.drop(m)
 	switch result {
 	case Done:
 		a.setPiece(m.piece, to)

@@ -44,6 +44,7 @@ type (
 		id      AllocID
 		session Session
 		pieces  []place
+		sum     [going + 1]int64 // bytes by place
 		sizes   []int64
 		lease   int // of its last use
 		stamp   int
@@ -57,7 +58,7 @@ type (
 		swap      int64
 		plain     int64
 		asks      map[uint64]int64
-		memory    map[AllocID]*memory
+		memory    []*memory
 		lease     int
 		all       int  // the last lease that was not known more closely
 		excused   bool // above the cap, for faults or a change of the cap
@@ -116,13 +117,27 @@ func (w *world) id() uint64 { w.ids++; return w.ids }
 // at is a flow's bytes by place, and all that takes room on the card.
 func (o *owner) at(places ...place) (bytes int64) {
 	for _, m := range o.memory {
-		for i, p := range m.pieces {
-			if slices.Contains(places, p) {
-				bytes += m.sizes[i]
-			}
+		for _, p := range places {
+			bytes += m.sum[p]
 		}
 	}
 	return bytes
+}
+
+// put has piece i of m in another place.
+func (m *memory) put(i int, to place) {
+	m.sum[m.pieces[i]] -= m.sizes[i]
+	m.sum[to] += m.sizes[i]
+	m.pieces[i] = to
+}
+
+func (o *owner) find(id AllocID) *memory {
+	for _, m := range o.memory {
+		if m.id == id {
+			return m
+		}
+	}
+	return nil
 }
 
 func (o *owner) here() int64 { return o.at(resident, coming, filling, going) }
@@ -198,7 +213,7 @@ func (w *world) take(decisions []Decision) {
 // begun checks a move that begins.
 func (w *world) begun(d Decision) {
 	o, c := w.owner(d.Flow, d.GPU), &w.configs[d.GPU]
-	m := o.memory[d.Alloc]
+	m := o.find(d.Alloc)
 	if m == nil || m.session != d.Session || d.Offset%c.Piece != 0 {
 		w.fatalf("moves what is not there: %+v", d)
 	}
@@ -212,7 +227,7 @@ func (w *world) begun(d Decision) {
 		if want := map[bool]place{true: nowhere, false: host}[d.Fresh]; was != want {
 			w.fatalf("brings what is in place %d: %+v", was, d)
 		}
-		m.pieces[i] = map[bool]place{true: filling, false: coming}[d.Fresh]
+		m.put(i, map[bool]place{true: filling, false: coming}[d.Fresh])
 		w.begunIn(o, m, d)
 		return
 	}
@@ -220,7 +235,7 @@ func (w *world) begun(d Decision) {
 		w.fatalf("swaps out what is in place %d: %+v", was, d)
 	}
 	w.begunOut(o, m, d)
-	m.pieces[i] = going
+	m.put(i, going)
 }
 
 func (w *world) begunIn(o *owner, m *memory, d Decision) {
@@ -247,8 +262,8 @@ func (w *world) begunIn(o *owner, m *memory, d Decision) {
 func (w *world) set(o *owner) (bytes int64) {
 	for _, m := range o.memory {
 		if o.recent(m) {
-			for _, size := range m.sizes {
-				bytes += size
+			for _, at := range m.sum {
+				bytes += at
 			}
 		}
 	}
@@ -262,8 +277,8 @@ func (w *world) begunOut(o *owner, m *memory, d Decision) {
 	}
 	if d.Why == ForCap {
 		// Above its cap, or at it with newer memory to come.
-		newer := slices.ContainsFunc(w.memories(o), func(other *memory) bool {
-			return other.stamp > m.stamp && (slices.Contains(other.pieces, host) || slices.Contains(other.pieces, nowhere))
+		newer := slices.ContainsFunc(slices.Clone(o.memory), func(other *memory) bool {
+			return other.stamp > m.stamp && (other.sum[host]+other.sum[nowhere] > 0)
 		})
 		if o.at(resident, coming, filling)+o.plain+asked(o) <= o.limit && !newer {
 			w.fatalf("swaps out for a cap that holds: %+v", d)
@@ -287,7 +302,7 @@ func (w *world) begunOut(o *owner, m *memory, d Decision) {
 	}
 	// The least recently used of its flow.
 	for _, other := range o.memory {
-		if other.stamp < m.stamp && slices.Contains(other.pieces, resident) {
+		if other.stamp < m.stamp && other.sum[resident] > 0 {
 			w.fatalf("swaps out what was used later than another: %+v", d)
 		}
 	}
@@ -298,14 +313,6 @@ func asked(o *owner) (bytes int64) {
 		bytes += n
 	}
 	return bytes
-}
-
-func (w *world) memories(o *owner) (all []*memory) {
-	for _, m := range o.memory {
-		all = append(all, m)
-	}
-	slices.SortFunc(all, func(a, b *memory) int { return int(a.id) - int(b.id) })
-	return all
 }
 
 // answer ends one of the moves under way, as the library could.
@@ -320,16 +327,16 @@ func (w *world) answer(number uint64) {
 		result = Failed
 	}
 	o := w.owner(f.d.Flow, f.d.GPU)
-	m := o.memory[f.d.Alloc]
+	m := o.find(f.d.Alloc)
 	i := int(f.d.Offset / w.configs[f.d.GPU].Piece)
 	out := f.d.Kind == Out
 	switch {
 	case result == Done && out, result != Done && !out && !f.d.Fresh:
-		m.pieces[i] = host
+		m.put(i, host)
 	case result != Done && !out:
-		m.pieces[i] = nowhere
+		m.put(i, nowhere)
 	default:
-		m.pieces[i] = resident
+		m.put(i, resident)
 	}
 	if result == Done {
 		w.moved += f.d.Bytes
@@ -339,7 +346,7 @@ func (w *world) answer(number uint64) {
 
 // lost forgets memory, and what is under way of it: nobody answers for that.
 func (w *world) lost(o *owner, m *memory) {
-	delete(o.memory, m.id)
+	o.memory = slices.DeleteFunc(o.memory, func(other *memory) bool { return other == m })
 	for number, f := range w.flights {
 		if f.d.Alloc == m.id {
 			delete(w.flights, number)
@@ -351,10 +358,10 @@ func (w *world) lost(o *owner, m *memory) {
 func (w *world) follow() {
 	for _, o := range w.owners {
 		for _, m := range o.memory {
-			if a := w.node.allocs[m.id]; a != nil {
+			if a := w.node.allocs[m.id]; a != nil && a.sum.resident != m.sum[resident] {
 				for i := range m.pieces {
 					if m.pieces[i] == resident && a.pieces[i] != resident && a.pieces[i] != going {
-						m.pieces[i] = host
+						m.put(i, host)
 						o.displaced += m.sizes[i]
 					}
 				}

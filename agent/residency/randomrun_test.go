@@ -49,8 +49,7 @@ func (w *world) event() {
 func (w *world) add() {
 	gpu := w.random.IntN(len(w.configs))
 	card := w.configs[gpu].Card
-	o := &owner{id: FlowID(w.id()), gpu: gpu, limit: w.random.Int64N(2 * card), asks: make(map[uint64]int64),
-		memory: make(map[AllocID]*memory), all: -1}
+	o := &owner{id: FlowID(w.id()), gpu: gpu, limit: w.random.Int64N(2 * card), asks: make(map[uint64]int64), all: -1}
 	if w.random.IntN(5) > 0 {
 		o.swap = w.random.Int64N(2 * card)
 	}
@@ -86,14 +85,17 @@ func (w *world) allocate(o *owner) {
 		bytes += n
 	}
 	fitsHost := reserved+bytes <= w.host
-	o.memory[id] = m
+	for i, size := range m.sizes {
+		m.sum[m.pieces[i]] += size
+	}
+	o.memory = append(o.memory, m)
 	decisions, err := w.node.Allocate(w.now, o.id, o.gpu, id, m.session, bytes)
 	if (err == nil) != (fits && fitsHost) {
 		w.fatalf("%d bytes beside %d of %d, %d of %d on the host: %v", bytes, w.total(o)-bytes, o.limit+o.swap,
 			reserved, w.host, err)
 	}
 	if err != nil {
-		delete(o.memory, id)
+		o.memory = o.memory[:len(o.memory)-1]
 		var r *Refusal
 		if !errors.As(err, &r) || r.Missing <= 0 || (r.Reason == SwapLimit) == fits {
 			w.fatalf("refused without its reason: %v", err)
@@ -104,7 +106,7 @@ func (w *world) allocate(o *owner) {
 }
 
 func (w *world) free(o *owner) {
-	if all := w.memories(o); len(all) > 0 {
+	if all := slices.Clone(o.memory); len(all) > 0 {
 		m := all[w.random.IntN(len(all))]
 		w.lost(o, m)
 		w.take(w.node.Free(w.now, m.id))
@@ -115,7 +117,7 @@ func (w *world) free(o *owner) {
 func (w *world) end(o *owner) {
 	if w.random.IntN(2) == 0 {
 		session := Session(o.id*10 + FlowID(w.random.IntN(3)) + 1)
-		for _, m := range w.memories(o) {
+		for _, m := range slices.Clone(o.memory) {
 			if m.session == session {
 				w.lost(o, m)
 			}
@@ -123,7 +125,7 @@ func (w *world) end(o *owner) {
 		w.take(w.node.Ended(w.now, session))
 		return
 	}
-	for _, m := range w.memories(o) {
+	for _, m := range slices.Clone(o.memory) {
 		w.lost(o, m)
 	}
 	if w.next[o.gpu] == o {
@@ -166,7 +168,7 @@ func (w *world) use(o *owner) {
 		w.take(decisions)
 		return
 	}
-	all := w.memories(o)
+	all := slices.Clone(o.memory)
 	if len(all) == 0 {
 		return
 	}
@@ -177,7 +179,7 @@ func (w *world) use(o *owner) {
 	if o.state == Holder {
 		for i, p := range m.pieces {
 			if p == host || p == nowhere {
-				m.pieces[i] = resident
+				m.put(i, resident)
 			}
 		}
 	}
@@ -333,10 +335,8 @@ func (w *world) checkFlow(o *owner) {
 	}
 	lack := int64(0)
 	for _, m := range o.memory {
-		for i, p := range m.pieces {
-			if o.recent(m) && (p == nowhere || p == host) {
-				lack += m.sizes[i]
-			}
+		if o.recent(m) {
+			lack += m.sum[nowhere] + m.sum[host]
 		}
 	}
 	if lack != f.lackOfSet() {
@@ -407,7 +407,7 @@ func TestRandomSchedules(t *testing.T) {
 		w.rest()
 		for len(w.owners) > 0 {
 			o := w.owners[0]
-			for _, m := range w.memories(o) {
+			for _, m := range slices.Clone(o.memory) {
 				w.lost(o, m)
 			}
 			w.owners = w.owners[1:]

@@ -89,9 +89,10 @@ type Node struct {
 	allocs   map[AllocID]*alloc
 	sessions map[Session]*alloc // the first of a list
 	moves    map[uint64]*move
-	number   uint64 // of the last move
-	host     int64  // most movable memory of the node
-	reserved int64  // of it
+	spare    []*move // ended
+	number   uint64  // of the last move
+	host     int64   // most movable memory of the node
+	reserved int64   // of it
 }
 
 // gpu is one GPU with its flows.
