@@ -53,7 +53,8 @@ type model struct {
 	since       int64 // the holder runs since then
 	still       int64 // the GPU stood still for memory
 	granted     int64
-	changes     int // of holders
+	blind       bool // the policy is not told in which order programs wait
+	changes     int  // of holders
 	bytesIn     int64
 	bytesOut    int64
 }
@@ -143,7 +144,7 @@ func (m *model) carryAll() {
 // want has p wait for a lease.
 func (m *model) want(p *program) {
 	m.queue = append(m.queue, p)
-	m.take(m.node.Set(m.now, p.id, 0, Waiting, 0))
+	m.take(m.node.Set(m.now, p.id, 0, Waiting, m.turn(len(m.queue)-1)))
 }
 
 // turns gives the lease on, and says who is next and when the others are.
@@ -162,11 +163,22 @@ func (m *model) turns() {
 		v, _ := m.node.View(p.id, 0)
 		switch {
 		case i > 0:
-			m.take(m.node.Set(m.now, p.id, 0, Waiting, m.now+int64(i)*100*ms))
+			m.take(m.node.Set(m.now, p.id, 0, Waiting, m.turn(i)))
 		case v.State != "next":
 			m.take(m.node.Set(m.now, p.id, 0, Next, 0))
 		}
 	}
+}
+
+// turn is when the program in this place of the queue may expect its lease.
+func (m *model) turn(place int) int64 {
+	switch {
+	case m.blind:
+		return 0
+	case m.quantum < Never:
+		return m.now + int64(place)*m.quantum
+	}
+	return m.now + int64(place)*100*ms
 }
 
 // next is when something happens.

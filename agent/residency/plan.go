@@ -15,15 +15,10 @@ func (g *gpu) plan() {
 			g.owed += f.asked
 		}
 	}
-	entering := false
 	for _, f := range g.flows {
 		if f.state == Holder {
 			g.bring(f, ForHolder)
-			entering = entering || !f.ready
 		}
-	}
-	if entering && !g.settle() {
-		return
 	}
 	if g.next != nil {
 		g.bring(g.next, ForNext)
@@ -38,6 +33,7 @@ func (g *gpu) plan() {
 		g.fill(g.next)
 	}
 	g.relieve()
+	g.settle()
 }
 
 // bring has what f lacks come in, and others go where there is no room for it. What it then still lacks is owed to
@@ -154,9 +150,9 @@ func (g *gpu) relieve() {
 	}
 }
 
-// settle tells which holders have their memory in place, as far as it can be, and whether all have.
-func (g *gpu) settle() bool {
-	all := true
+// settle tells which holders have their memory in place, as far as it can be: where a holder lacks what cannot come,
+// nothing is under way in the end, since it is owed what room there is.
+func (g *gpu) settle() {
 	for _, f := range g.flows {
 		if f.state != Holder || f.ready {
 			continue
@@ -165,11 +161,8 @@ func (g *gpu) settle() bool {
 		if complete || len(g.ins.moves)+len(g.outs.moves) == 0 {
 			f.ready = true
 			g.node.say(Decision{Kind: Ready, GPU: g.index, Flow: f.id})
-		} else {
-			all = false
 		}
 	}
-	return all
 }
 
 // drained tells that f's swap is off, once it is.

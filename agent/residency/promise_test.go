@@ -140,6 +140,26 @@ func pagedBursts(t *testing.T, seed uint64, set int64, weights []float64, count 
 	return waits
 }
 
+// TestFourInTurn: of programs that take turns, who has just run is the last to run again, so its memory goes first.
+func TestFourInTurn(t *testing.T) {
+	set, work := part(0.3), 30*sec
+	play := func(blind bool) (*model, int64) {
+		m := newModel(t, Default(modelCard, modelLink, modelLink), set, set, set, set)
+		m.blind = blind
+		return m, m.fixed(work)
+	}
+	known, took := play(false)
+	blind, longer := play(true)
+	t.Logf("order known: %.3f of serial, %.2f cards in at %d changes; unknown: %.3f, %.2f at %d", ratio(took, 4*work),
+		float64(known.bytesIn)/float64(modelCard), known.changes, ratio(longer, 4*work), float64(blind.bytesIn)/float64(modelCard),
+		blind.changes)
+	perChange := func(m *model) float64 { return float64(m.bytesIn) / float64(m.changes) }
+	if perChange(known) > 0.75*perChange(blind) || ratio(took, 4*work) > 1.10 {
+		t.Errorf("%.3f of a card at each change, %.3f without knowing the order", perChange(known)/float64(modelCard),
+			perChange(blind)/float64(modelCard))
+	}
+}
+
 // TestSetsThatFit: nothing moves, however often holders change.
 func TestSetsThatFit(t *testing.T) {
 	m := newModel(t, Default(modelCard, modelLink, modelLink), part(0.3), part(0.3), part(0.3))

@@ -167,6 +167,38 @@ func (w *world) used(gpu int) int64 {
 	return used
 }
 
+// going is what is under way to the host.
+func (w *world) going(gpu int) (bytes int64) {
+	for _, o := range w.owners {
+		if o.gpu == gpu {
+			bytes += o.at(going)
+		}
+	}
+	return bytes
+}
+
+func (w *world) underWay(gpu int) bool {
+	for _, f := range w.flights {
+		if f.d.GPU == gpu {
+			return true
+		}
+	}
+	return false
+}
+
+// lack is what of its recent set a flow lacks, and could have under its cap in whole pieces.
+func (w *world) lack(o *owner) (bytes int64) {
+	for _, m := range o.memory {
+		if o.recent(m) {
+			bytes += m.sum[nowhere] + m.sum[host]
+		}
+	}
+	if most := max(0, o.limit-o.plain-asked(o)-o.at(resident, coming, filling)); bytes > most {
+		return most - most%w.configs[o.gpu].Piece
+	}
+	return bytes
+}
+
 // take carries decisions out, and checks what holds at each of them.
 func (w *world) take(decisions []Decision) {
 	w.follow()
@@ -184,6 +216,8 @@ func (w *world) take(decisions []Decision) {
 		case Ready:
 			if o := w.owner(d.Flow, d.GPU); o.state != Holder || o.ready {
 				w.fatalf("ready, and no holder or ready before: %+v", d)
+			} else if lack := w.lack(o); lack > 0 && w.underWay(d.GPU) {
+				w.fatalf("ready, and lacks %d while moves are under way: %+v", lack, d)
 			} else {
 				o.ready = true
 			}
@@ -197,8 +231,14 @@ func (w *world) take(decisions []Decision) {
 			if o.here()+o.plain > o.limit {
 				w.fatalf("admitted above the cap: %+v", d)
 			}
+			if w.used(d.GPU) > w.configs[d.GPU].room() && w.going(d.GPU) > 0 {
+				w.fatalf("admitted while room is being made: %+v", d)
+			}
 		case Over:
 			o := w.owner(d.Flow, d.GPU)
+			if o.overSaid || d.Bytes <= 0 {
+				w.fatalf("said twice to be above its cap, or for nothing: %+v", d)
+			}
 			o.excused, o.overSaid = true, true
 		case Drained:
 			o := w.owner(d.Flow, d.GPU)

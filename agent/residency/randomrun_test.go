@@ -316,9 +316,29 @@ func (w *world) check() {
 	if reserved != w.node.reserved {
 		w.fatalf("%d set aside on the host, not %d", w.node.reserved, reserved)
 	}
+	for _, f := range w.flights {
+		if !f.cancelled {
+			w.checkFlight(f.d)
+		}
+	}
 	if len(w.flights) != len(w.node.moves) {
 		w.fatalf("%d moves under way, not %d", len(w.node.moves), len(w.flights))
 	}
+}
+
+// checkFlight checks that a move which is not cancelled is still wanted.
+func (w *world) checkFlight(d Decision) {
+	o := w.owner(d.Flow, d.GPU)
+	next := o == w.next[d.GPU]
+	switch {
+	case d.Kind == In && (o.state != Holder && !next && !o.drain || o.here()+o.plain > o.limit):
+	case d.Kind == Out && o.drain:
+	case d.Kind == Out && d.Why != ForCap && o.state == Holder:
+	case d.Kind == Out && d.Why == ForNext && next && o.recent(o.find(d.Alloc)):
+	default:
+		return
+	}
+	w.fatalf("under way, and not wanted any more: %+v", d)
 }
 
 func (w *world) checkFlow(o *owner) {

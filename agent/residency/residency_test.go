@@ -201,8 +201,14 @@ func TestBelowThePressureNothingGoes(t *testing.T) {
 	s.allocate(1, 1, 50)
 	s.turn(1, 1)
 	s.set(1, Idle)
-	s.now += 100 * sec
+	if at := s.node.Next(); at != s.view(1).KeepUntil || at != s.now+60*sec {
+		t.Errorf("next at %d", at)
+	}
+	s.now = s.node.Next()
 	s.take(s.node.Tick(s.now))
+	if at := s.node.Next(); at != Never {
+		t.Errorf("next at %d", at)
+	}
 	s.allocate(2, 2, 30)
 	s.turn(2, 2)
 	if s.count(Out) != 0 {
@@ -245,6 +251,29 @@ func TestMemoryIsKeptForAReturn(t *testing.T) {
 	s.set(1, Holder)
 	if s.count(In) != 0 || s.count(Ready) != 1 {
 		t.Errorf("what was kept had to come back: %v", s.said)
+	}
+}
+
+// TestLongestIdleGoesFirst of those that need not be kept any more.
+func TestLongestIdleGoesFirst(t *testing.T) {
+	config := smallConfig()
+	config.KeepMax, config.Pressure = sec, 1
+	s := newSmall(t, config)
+	for id := FlowID(1); id <= 3; id++ {
+		s.add(id, 100, 100)
+		s.allocate(id, AllocID(id), 30)
+	}
+	for _, id := range []FlowID{2, 3, 1} {
+		s.set(id, Holder)
+		s.set(id, Idle)
+	}
+	s.now += 10 * sec
+	s.add(4, 100, 100)
+	s.allocate(4, 4, 60)
+	s.clear()
+	s.set(4, Next)
+	if got := s.order(Out); !slices.Equal(got, []AllocID{2, 3}) || s.bytes(Out, ForNext) != 50 {
+		t.Errorf("%v went, %d bytes", got, s.bytes(Out, ForNext))
 	}
 }
 
@@ -341,6 +370,28 @@ func TestSwapIsTurnedOff(t *testing.T) {
 	s.refused(err, HostLimit, 1000)
 }
 
+// TestHolderIsDrained: what it lacks counts once, and nobody goes for it where there is room.
+func TestHolderIsDrained(t *testing.T) {
+	s := newSmall(t, smallConfig())
+	s.add(1, 100, 100)
+	s.add(2, 100, 100)
+	s.allocate(1, 1, 60)
+	s.turn(1, 1)
+	s.allocate(2, 2, 40)
+	s.turn(2, 2)
+	s.take(s.node.Displaced(s.now, 1, 0, 60))
+	s.clear()
+	decisions, err := s.node.SetSwap(s.now, 1, 0, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions = append(slices.Clone(decisions), s.node.Set(s.now, 1, 0, Holder, 0)...)
+	s.take(decisions)
+	if v := s.view(1); s.count(Out) != 0 || s.count(Drained) != 1 || s.count(Ready) != 1 || v.Here != 60 {
+		t.Errorf("%v: %+v", s.said, v)
+	}
+}
+
 // TestHostLimit of the node.
 func TestHostLimit(t *testing.T) {
 	node, err := New(100, smallConfig(), smallConfig())
@@ -388,6 +439,86 @@ func TestPlainMemoryWaitsForRoom(t *testing.T) {
 	}
 }
 
+// TestPlainMemoryGoesFirst: the room that is made for it goes to nobody else, and without swap the cap is the limit.
+func TestPlainMemoryGoesFirst(t *testing.T) {
+	s := newSmall(t, smallConfig())
+	s.add(1, 100, 100)
+	s.add(2, 100, 100)
+	s.add(3, 100, 0)
+	s.allocate(1, 1, 60)
+	s.allocate(2, 2, 60)
+	s.turn(2, 2)
+	s.turn(1, 1) // 2 has 40
+	decisions, err := s.node.Need(s.now, 3, 0, 7, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.clear()
+	s.take(append(slices.Clone(decisions), s.node.Set(s.now, 2, 0, Next, 0)...))
+	for _, d := range s.said {
+		if d.Kind == Admit {
+			break
+		}
+		if d.Kind == In {
+			t.Fatalf("%v", s.said)
+		}
+	}
+	if v := s.view(3); s.count(Admit) != 1 || v.Plain != 50 {
+		t.Errorf("%v: %+v", s.said, v)
+	}
+	_, err = s.node.Need(s.now, 3, 0, 8, 60)
+	s.refused(err, CapLimit, 10)
+}
+
+// TestPlainMemoryTakesRoomOfWhoIsNext, where there is no other: the driver would.
+func TestPlainMemoryTakesRoomOfWhoIsNext(t *testing.T) {
+	s := newSmall(t, smallConfig())
+	s.add(1, 100, 100)
+	s.add(2, 100, 0)
+	s.allocate(1, 1, 60)
+	s.turn(1, 1)
+	s.set(1, Next)
+	decisions, err := s.node.Need(s.now, 2, 0, 7, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.take(decisions)
+	if out := s.bytes(Out, ForPlain); out != 10 || s.count(Admit) != 1 || s.view(1).Here != 50 {
+		t.Errorf("%d went out: %v", out, s.said)
+	}
+}
+
+// TestSmallChangesAreNotSaid: what fits by little, or not, comes and goes.
+func TestSmallChangesAreNotSaid(t *testing.T) {
+	s := newSmall(t, smallConfig())
+	s.add(1, 100, 100)
+	s.add(2, 100, 100)
+	s.allocate(1, 1, 60)
+	s.allocate(2, 2, 61)
+	s.set(1, Waiting)
+	s.set(2, Waiting)
+	if s.count(Apart) != 1 {
+		t.Fatalf("%v", s.said)
+	}
+	for _, step := range []struct {
+		limit           int64
+		apart, together int
+	}{
+		{60, 0, 0}, // 20 too much in place of 21
+		{50, 1, 0}, // 10
+		{38, 1, 0}, // it fits, by 2
+		{30, 0, 1},
+		{40, 0, 0}, // it still does
+		{41, 1, 0},
+	} {
+		s.clear()
+		s.take(s.node.SetCap(s.now, 2, 0, step.limit))
+		if s.count(Apart) != step.apart || s.count(Together) != step.together {
+			t.Errorf("%d: %v", step.limit, s.said)
+		}
+	}
+}
+
 // TestApartAndTogether: whether active sets fit, and for how long leases last if not.
 func TestApartAndTogether(t *testing.T) {
 	s := newSmall(t, smallConfig())
@@ -405,16 +536,26 @@ func TestApartAndTogether(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	s.clear()
+	// 40 each: two fit, and what the third lacks, 20, comes while one runs, in 2 s.
+	for id := FlowID(1); id <= 3; id++ {
+		s.take(s.node.Free(s.now, AllocID(id)))
+		s.allocate(id, AllocID(10+id), 40)
+	}
+	s.set(3, Waiting)
+	if last := s.said[len(s.said)-1]; last.Kind != Apart || last.Quantum != 2*sec {
+		t.Errorf("%+v", last)
+	}
+	s.clear()
 	s.set(2, Idle)
 	if s.count(Together) != 1 {
 		t.Errorf("%v", s.said)
 	}
 	s.take(s.node.UsedAll(s.now, 1, 0))
-	if v := s.view(1); v.Recent != 60 {
+	if v := s.view(1); v.Recent != 40 {
 		t.Errorf("%+v", v)
 	}
-	if _, cost := s.node.Moves(1, 0); cost != 6*sec {
-		t.Errorf("bringing 60 at 10 a second takes %d ns", cost)
+	if _, cost := s.node.Moves(1, 0); cost != 4*sec {
+		t.Errorf("bringing 40 at 10 a second takes %d ns", cost)
 	}
 }
 
@@ -459,6 +600,15 @@ func TestLists(t *testing.T) {
 	s.take(s.node.Set(s.now, 2, 0, Waiting, s.now+9*sec))
 	if got := s.node.SwapOut(0, 80); !slices.Equal(got, []Step{{2, 3, 60}, {1, 2, 20}}) {
 		t.Errorf("swap out %v", got) // who has just run is the last to run again
+	}
+}
+
+// TestPiecesFollowTheLink: 1.5 ms of it, in blocks that the driver moves as one.
+func TestPiecesFollowTheLink(t *testing.T) {
+	for link, piece := range map[int64]int64{24_000_000_000: 34 * mib, 375_000_000: 2 * mib, 900_000_000_000: gib} {
+		if c := Default(24*gib, link, 2*link); c.Piece != piece || c.Ahead != 4*piece || c.check(0) != nil {
+			t.Errorf("pieces of %d at %d bytes a second", c.Piece, link)
+		}
 	}
 }
 
