@@ -47,6 +47,9 @@ type Config struct {
 	// Alpha: an idle flow's memory is kept for Alpha times the mean time between its returns, KeepMax at most.
 	Alpha   float64
 	KeepMax int64
+	// Linger: a flow that was active until so long ago counts for what fits together, so that programs with gaps do
+	// not open and close the gates of all.
+	Linger int64
 	// Round: a lease that lasts for longer counts as several, so that what it used long ago is not recent.
 	Round int64
 	// Retry: a flow of which a move failed has none for so long.
@@ -60,7 +63,7 @@ func Default(card, in, out int64) Config {
 	piece = min(max(piece, 2*mib), gib)
 	return Config{
 		Card: card, Reserve: card / 64, Pressure: 0.8, Recent: 1.2, In: in, Out: out,
-		Piece: piece, Ahead: 4 * piece, Part: 0.05, Alpha: 4, KeepMax: 60 * sec, Round: 60 * sec, Retry: 100 * ms,
+		Piece: piece, Ahead: 4 * piece, Part: 0.05, Alpha: 4, KeepMax: 60 * sec, Linger: sec, Round: 60 * sec, Retry: 100 * ms,
 	}
 }
 
@@ -77,7 +80,7 @@ func (c *Config) check(gpu int) error {
 	}{
 		{"card", c.Card, 1, SizeMax}, {"reserve", c.Reserve, 0, c.Card / 2}, {"in", c.In, 1, SizeMax},
 		{"out", c.Out, 1, SizeMax}, {"piece", c.Piece, 1, SizeMax}, {"ahead", c.Ahead, c.Piece, SizeMax},
-		{"keep_max", c.KeepMax, 0, timeMax}, {"round", c.Round, 1, timeMax}, {"retry", c.Retry, 0, timeMax},
+		{"keep_max", c.KeepMax, 0, timeMax}, {"linger", c.Linger, 0, timeMax}, {"round", c.Round, 1, timeMax}, {"retry", c.Retry, 0, timeMax},
 	} {
 		if v.value < v.from || v.value > v.to {
 			return fmt.Errorf("GPU %d: %s: %d; give %d to %d", gpu, v.key, v.value, v.from, v.to)

@@ -27,8 +27,11 @@ func (n *Node) Used(now int64, ids ...AllocID) []Decision {
 		f.on.now = max(f.on.now, now)
 		f.age()
 		f.touch(a)
-		if f.state == Holder && a.sum.lack() > 0 {
+		faulted := f.state == Holder && a.sum.lack() > 0
+		if faulted {
 			f.fault(a)
+		}
+		if faulted || a.sum.going > 0 { // which may stay, now that it is recent
 			f.on.finish()
 		}
 	}

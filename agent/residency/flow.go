@@ -48,6 +48,7 @@ type flow struct {
 	wokeAt    int64 // when it last returned from idle; 0: not yet
 	idleSince int64
 	apart     int64 // moving mean of the time between its returns; 0: unknown
+	lingers   int64 // while idle: until then it counts as active for what fits together
 	keepUntil int64 // while idle: then its memory need not stay
 	leftAt    int64 // the end of its last lease
 	retryAt   int64 // nothing of it moves until then
@@ -214,7 +215,7 @@ func (f *flow) enter(to State) {
 		if f.apart > 0 {
 			keep = min(keep, g.config.Alpha*float64(f.apart))
 		}
-		f.idleSince, f.keepUntil = g.now, g.now+int64(keep)
+		f.idleSince, f.lingers, f.keepUntil = g.now, g.now+g.config.Linger, g.now+int64(keep)
 	case Next:
 		if g.next != nil {
 			g.next.state = Waiting

@@ -16,7 +16,7 @@ type demand struct {
 
 func (g *gpu) demand() (d demand) {
 	for _, f := range g.flows {
-		if f.state == Idle || f.sum.total() == 0 {
+		if f.state == Idle && f.lingers <= g.now || f.sum.total() == 0 {
 			continue
 		}
 		set := max(0, min(f.set(), f.limit-f.plain))
@@ -58,10 +58,14 @@ func (g *gpu) hint() {
 // quantum is how long a holder has to run so that moving takes its part of the time at most. At a change of holders
 // no more moves than the larger set, nor than what all sets exceed the room by. While a holder runs, what fits beside
 // it comes for the next one; what of two sets together exceeds the room can move between the two only, and the GPU
-// stands still for it. So the first is to take no longer than the quantum, and the second its part.
+// stands still for it. So the first is to take no longer than the quantum, and the second its part, with a piece that
+// goes before one may come, and one that is not needed as a whole.
 func (g *gpu) quantum(d demand, room int64) int64 {
 	moved := min(d.first, d.all-room)
 	still := min(moved, max(0, d.first+d.second-room))
+	if still > 0 {
+		still += 2 * g.config.Piece
+	}
 	quantum := float64(g.takes(still)) / g.config.Part
 	return int64(min(max(quantum, float64(g.takes(moved)), 1), float64(timeMax)))
 }

@@ -208,6 +208,7 @@ func (m *model) step(at int64, done func(*program)) {
 		switch {
 		case ran >= p.left:
 			m.end(p, ran)
+			m.take(m.node.Set(m.now, p.id, 0, Idle, 0))
 			p.left = 0
 			done(p)
 		case len(m.queue) > 0 && m.now >= m.lease:
@@ -226,7 +227,6 @@ func (m *model) end(p *program, ran int64) {
 	for k := range int64(16) {
 		m.take(m.node.Used(m.now, AllocID(int64(p.id)*100+k)))
 	}
-	m.take(m.node.Set(m.now, p.id, 0, Idle, 0))
 }
 
 // fixed plays programs that have the same work to do, and tells when all is done.

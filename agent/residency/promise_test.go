@@ -160,6 +160,31 @@ func TestFourInTurn(t *testing.T) {
 	}
 }
 
+// TestAnySets: whatever sets programs have that are always busy, moving takes its part of the time, and a little for
+// where leases begin and end.
+func TestAnySets(t *testing.T) {
+	seed := testSeed(t)
+	worst := 0.0
+	for i := range uint64(schedules(40)) {
+		r := rand.New(rand.NewPCG(seed+i, 3))
+		sets := make([]int64, 2+r.IntN(4))
+		for k := range sets {
+			sets[k] = part(0.05 + 0.9*r.Float64())
+		}
+		m := newModel(t, Default(modelCard, modelLink, modelLink), sets...)
+		const work = 60 * sec
+		took := m.fixed(work)
+		serial := work * int64(len(sets))
+		still := ratio(m.still, took)
+		worst = max(worst, ratio(took, serial))
+		if still > 0.065 || ratio(took, serial) > 1.10 {
+			t.Errorf("WEIR_TEST_SEED=%d: sets %v: %.3f of serial, %.3f stood still, quantum %.2f s", seed+i, sets,
+				ratio(took, serial), still, seconds(m.quantumMost))
+		}
+	}
+	t.Logf("worst: %.3f of serial", worst)
+}
+
 // TestSetsThatFit: nothing moves, however often holders change.
 func TestSetsThatFit(t *testing.T) {
 	m := newModel(t, Default(modelCard, modelLink, modelLink), part(0.3), part(0.3), part(0.3))

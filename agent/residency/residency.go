@@ -178,6 +178,9 @@ func (n *Node) Next() int64 {
 			if f.retryAt > g.now {
 				at = min(at, f.retryAt)
 			}
+			if f.state == Idle && f.lingers > g.now && g.hinted.apart {
+				at = min(at, f.lingers)
+			}
 			if f.state == Idle && f.keepUntil > g.now && f.sum.resident > 0 {
 				at = min(at, f.keepUntil)
 			}

@@ -531,8 +531,8 @@ func TestApartAndTogether(t *testing.T) {
 		t.Fatal("apart, with one flow that is active")
 	}
 	s.set(2, Waiting)
-	// 20 of 60 cannot be in place beside the holder's 60, and take 2 s at 10 a second: 40 s at 5 %.
-	if last := s.said[len(s.said)-1]; last.Kind != Apart || last.Quantum != 40*sec {
+	// 20 of 60 cannot be in place beside the holder's 60; with two pieces they take 4 s at 10 a second: 80 s at 5 %.
+	if last := s.said[len(s.said)-1]; last.Kind != Apart || last.Quantum != 80*sec {
 		t.Errorf("%+v", last)
 	}
 	s.clear()
@@ -547,7 +547,11 @@ func TestApartAndTogether(t *testing.T) {
 	}
 	s.clear()
 	s.set(2, Idle)
-	if s.count(Together) != 1 {
+	if s.count(Together) != 0 || s.node.Next() != s.now+sec {
+		t.Errorf("%v, next at %d", s.said, s.node.Next())
+	}
+	s.now = s.node.Next()
+	if s.take(s.node.Tick(s.now)); s.count(Together) != 1 {
 		t.Errorf("%v", s.said)
 	}
 	s.take(s.node.UsedAll(s.now, 1, 0))
