@@ -38,7 +38,7 @@ func TestTwoOfThreeQuarters(t *testing.T) {
 	}
 	t.Logf("exclusive quanta without prefetch (the driver's faults and its least recently used):")
 	for _, quantum := range []int64{5 * sec, m.quantumMost, 30 * sec} {
-		g, all := loops(100*ms, work, set, set)
+		g, all := loops(500*ms, work, set, set)
 		faults := g.taken(all, quantum)
 		t.Logf("  quantum %4.1f s: %.1f s (%.3f), %.2f of the card by faults for each quantum", seconds(quantum),
 			seconds(faults), ratio(faults, serial), float64(g.moved)/float64(modelCard)/(float64(faults)/float64(quantum)))

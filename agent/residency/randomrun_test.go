@@ -418,9 +418,9 @@ func TestRandomSchedules(t *testing.T) {
 	seed := testSeed(t)
 	var moved int64
 	cancels := 0
-	for i := range uint64(schedules(12_000)) {
+	for i := range uint64(schedules(10_000)) {
 		w := newWorld(t, seed+i)
-		for range 150 {
+		for range 120 {
 			w.event()
 			w.check()
 		}

@@ -468,6 +468,9 @@ func TestPlainMemoryGoesFirst(t *testing.T) {
 	}
 	_, err = s.node.Need(s.now, 3, 0, 8, 60)
 	s.refused(err, CapLimit, 10)
+	s.allocate(3, 3, 40) // which does not move either
+	_, err = s.node.Need(s.now, 3, 0, 9, 20)
+	s.refused(err, CapLimit, 10)
 }
 
 // TestPlainMemoryTakesRoomOfWhoIsNext, where there is no other: the driver would.
