@@ -95,6 +95,9 @@ func (m *model) take(decisions []Decision) {
 		case Ready:
 			m.ready, m.since = true, m.now
 			m.still += m.now - m.granted
+			if m.quantum < Never {
+				m.lease = m.now + m.quantum + modelDrain
+			}
 		case Apart:
 			m.quantum = d.Quantum
 			m.quantumMost = max(m.quantumMost, d.Quantum)
@@ -154,9 +157,6 @@ func (m *model) turns() {
 		m.ready, m.granted = false, m.now
 		m.changes++
 		m.lease = Never
-		if m.quantum < Never {
-			m.lease = m.now + m.quantum + modelDrain
-		}
 		m.take(m.node.Set(m.now, m.holder.id, 0, Holder, 0))
 	}
 	for i, p := range m.queue {
@@ -172,13 +172,14 @@ func (m *model) turns() {
 
 // turn is when the program in this place of the queue may expect its lease.
 func (m *model) turn(place int) int64 {
-	switch {
-	case m.blind:
+	if m.blind {
 		return 0
-	case m.quantum < Never:
-		return m.now + int64(place)*m.quantum
 	}
-	return m.now + int64(place)*100*ms
+	at := m.now + 1
+	for _, p := range m.queue[:place] {
+		at += min(m.quantum, p.left)
+	}
+	return at
 }
 
 // next is when something happens.
