@@ -6,6 +6,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,8 +134,16 @@ func TestKilledHolder(t *testing.T) {
 	b := start(t, byTurns(time.Hour))
 	one, two := b.taker(), b.taker()
 	one.want()
+	two.Must("work 0 1 0")
+	two.say("want")
+	b.eventually("the other waits", func() bool {
+		flows, err := b.Queue(b.t.Context())
+		return err == nil && slices.ContainsFunc(flows, func(f control.Flow) bool {
+			return f.Container == two.name && f.State == "waiting"
+		})
+	})
 	one.Kill()
-	two.want()
+	b.eventually(two.name+" has the GPU", two.open)
 	b.wantEvent("holder-gone", "tenant ended, or was killed")
 	if b.hasEvent("drain-long") {
 		t.Error("the end of a process was waited for like a drain")

@@ -86,15 +86,27 @@ func (c *Container) tellCoRun(gpu int, begins bool) {
 	c.tell(gpu, "leased", 0, "it takes turns with the others again")
 }
 
-// tellGone tells of a holder whose process has ended with work under way, if it was the only one that used the
-// GPU.
+// tellGone tells of a holder whose process has ended with work under way while others waited for the GPU, if it was the
+// only one of its container that used it. What a program leaves undone when nobody waits is its own affair.
 func (c *Container) tellGone(m *Member) {
 	for _, gpu := range c.gpus {
-		if s := &c.seats[gpu]; s.holds() && m.places[gpu].active && len(s.users) == 1 && m.flies(gpu) {
-			c.tell(gpu, "holder-gone", m.pid, "%s ended, or was killed, while the GPU was its container's: others go on",
-				m.program)
+		s := &c.seats[gpu]
+		if s.holds() && m.places[gpu].active && len(s.users) == 1 && m.flies(gpu) && c.isAwaited(gpu) {
+			c.tell(gpu, "holder-gone", m.pid, "%s ended, or was killed, while the GPU was its container's and others waited "+
+				"for it: they go on", m.program)
 		}
 	}
+}
+
+// isAwaited tells whether another container waits for a GPU.
+func (c *Container) isAwaited(gpu int) bool {
+	return slices.ContainsFunc(c.table.using, func(other *Container) bool {
+		if other == c || len(other.seats[gpu].users) == 0 {
+			return false
+		}
+		v, _ := c.table.node.ViewOn(other.id, gpu)
+		return v.State == "waiting" || v.State == "throttled"
+	})
 }
 
 func (m *Member) tellLie(gpu int) {

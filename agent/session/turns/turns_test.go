@@ -126,6 +126,25 @@ func TestHolderEnds(t *testing.T) {
 	near(t, "the other's", float64(b.got), float64(b.got), 0)
 }
 
+// TestHolderEndsUnawaited: a program that ends without having waited for its work, while nobody wants the GPU, is no
+// event.
+func TestHolderEndsUnawaited(t *testing.T) {
+	w := newWorld(t, 1, always)
+	a := w.program(w.box("a", 1), ms, 8, 0)
+	for !a.in.seats[0].holds() {
+		w.run(ms)
+	}
+	w.run(5 * ms)
+	if !a.flies(0) {
+		t.Fatal("it has nothing in flight")
+	}
+	w.progs = nil
+	a.Leave(w.now)
+	if n := w.count("holder-gone", "a"); n != 0 {
+		t.Errorf("events %+v", w.events)
+	}
+}
+
 // TestLostWants: who waits at a closed gate, or goes through, has its turns though its WANT never arrived.
 func TestLostWants(t *testing.T) {
 	for _, waived := range []bool{false, true} {
