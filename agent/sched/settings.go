@@ -15,6 +15,7 @@ func (n *Node) SetWeight(now int64, id FlowID, weight float64) ([]Decision, erro
 	}
 	for _, f := range c.left {
 		f.weight = weight
+		f.on.forgive(f)
 	}
 	for _, f := range c.flows {
 		for _, l := range f.leases {
@@ -27,9 +28,18 @@ func (n *Node) SetWeight(now int64, id FlowID, weight float64) ([]Decision, erro
 			f.on.mode.weigh(f.on, weight-f.weight, true)
 		}
 		f.weight = weight
+		f.on.forgive(f)
 		f.on.refile(f)
 	}
 	return n.finish(c), nil
+}
+
+// forgive leaves a flow whose weight has changed no further ahead than leases bring it by that weight: one of 20 ms at
+// a weight of 0.001 is 20 s of virtual time, which it would wait for at a weight of 1.
+func (q *queue) forgive(f *flow) {
+	q.advance()
+	most := q.level() + f.threshold() + float64(f.limit)*float64(max(q.config.Quantum, f.estimate))/f.weight
+	f.virtual = min(f.virtual, most)
 }
 
 // SetLeases changes how many leases a container may have at once on a GPU.

@@ -48,6 +48,29 @@ func TestWeightChangesLive(t *testing.T) {
 	}
 }
 
+// TestWeightDownAndUp: a container that is put aside by a small weight for a moment has its share again right after it.
+func TestWeightDownAndUp(t *testing.T) {
+	for name, change := range map[string]func(*Settings){"always": always, "default": nil} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, change)
+			a, b := w.program(w.box("a", 1), ms, 8, 0), w.program(w.box("b", 1), ms, 8, 0)
+			w.run(2 * sec)
+			for _, weight := range []float64{0.001, 1} {
+				if err := a.in.SetWeight(w.now, weight); err != nil {
+					t.Fatal(err)
+				}
+				before := gots(a, b)
+				w.run(500 * ms) // in which its last lease at the small weight ends, or it waits for what that cost
+				if weight < 1 {
+					continue
+				}
+				w.run(3 * sec)
+				near(t, "with its weight of before", parts(before, a, b)[0], 0.5, 0.04)
+			}
+		})
+	}
+}
+
 // TestAloneIsOpen: who is alone has no lease, no window, and is idle once it rests.
 func TestAloneIsOpen(t *testing.T) {
 	w := newWorld(t, 1, nil)
