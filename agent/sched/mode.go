@@ -40,6 +40,7 @@ type mode struct {
 	under float64 // and of what others have had too little
 
 	paying bool    // it is closed only until nobody is owed anything
+	heavy  bool    // what was submitted before the last closing took longer than a drain may stand still
 	rated  int64   // the end of the last measuring
 	opened int64   // for how long the gate has been open since, up to the last closing, ns
 	won    float64 // what flows have had in sum in that time, ns
@@ -148,7 +149,7 @@ func (q *queue) open() float64 { return float64(q.mode.opened + q.now - q.mode.s
 // the gate closes only until that is paid. (Gangs cannot be paid one by one.)
 func (q *queue) payable() bool {
 	m := &q.mode
-	return m.tripped && m.unknown == 0 && len(q.gangs) == 0 && q.now < m.rated+m.hold &&
+	return m.tripped && !m.heavy && m.unknown == 0 && len(q.gangs) == 0 && q.now < m.rated+m.hold &&
 		q.config.Threshold >= q.config.Quantum && m.won > (1+wasteMax)*q.open()+wasteSlack
 }
 
@@ -160,13 +161,17 @@ func (q *queue) settling() bool {
 }
 
 // payBack opens the gate once nobody is owed more than half a quantum. What takes longer than the gate would
-// otherwise stay closed, or has to be measured, is no such case.
+// otherwise stay closed, or has to be measured, is no such case, nor are long kernels: who is owed time would pay for
+// what it has beside them, and at each opening there are more.
 func (q *queue) payBack() {
 	m := &q.mode
 	q.runFair()
 	switch {
 	case q.gvt >= m.fair-float64(q.config.Quantum)/2:
 		q.openGates(true)
+	case m.left > 0 && q.now >= m.since+q.config.DrainStall:
+		m.heavy = true
+		q.stopPaying()
 	case m.unknown > 0 || q.now >= m.since+q.config.GatedFor || q.now >= m.rated+m.hold:
 		q.stopPaying()
 	}

@@ -92,8 +92,10 @@ func (q *queue) mark() {
 
 // done: what f had submitted before the gates closed is done.
 func (q *queue) done(f *flow) {
-	if f.before != 0 && f.before == q.mode.phase {
-		q.mode.left--
+	if m := &q.mode; f.before != 0 && f.before == m.phase {
+		if m.left--; m.left == 0 {
+			m.heavy = q.now >= m.since+q.config.DrainStall
+		}
 	}
 	f.before = 0
 }

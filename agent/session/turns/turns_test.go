@@ -3,6 +3,7 @@ package turns
 // Tests of turns: shares, races of messages, tenants that keep to nothing.
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -68,6 +69,19 @@ func TestWeightDownAndUp(t *testing.T) {
 				near(t, "with its weight of before", parts(before, a, b)[0], 0.5, 0.04)
 			}
 		})
+	}
+}
+
+// TestLongKernelsByWeight: kernels that take longer than a drain may stand still, two in flight, beside a program of
+// three times the weight.
+func TestLongKernelsByWeight(t *testing.T) {
+	for _, kernel := range []int64{30 * ms, 100 * ms, 300 * ms} {
+		w := newWorld(t, 1, nil)
+		long, short := w.program(w.box("long", 1), kernel, 2, 0), w.program(w.box("short", 3), ms, 8, 0)
+		w.run(10 * sec)
+		before := gots(long, short)
+		w.run(40 * sec)
+		near(t, fmt.Sprintf("part of the one with kernels of %d ms", kernel/ms), parts(before, long, short)[0], 0.25, 0.02)
 	}
 }
 
