@@ -82,7 +82,7 @@ func (c *Container) closing(d sched.Decision) {
 	case sched.Revoke:
 		c.revoke(d.GPU)
 	case sched.Reopen:
-		s.noneDrained() // and who waited is still counted: it does not say WANT for a number again
+		s.reopen() // and who waited is still counted: it does not say WANT for a number again
 		c.turnTo(d.GPU, seatReopened)
 		c.lookActive(d.GPU)
 		c.tellStalled(d.GPU)
@@ -102,13 +102,14 @@ func (c *Container) closingLate(d sched.Decision) {
 	switch d.Kind {
 	case sched.Reopen:
 		s.lease, state = d.Lease, seatLateOpen
+		s.reopen()
 	case sched.Revoke:
 		c.waiters = true // as the scheduler takes it
 		c.find(d.GPU, false)
+		s.noneDrained()
 	default:
 		return
 	}
-	s.noneDrained()
 	c.turnTo(d.GPU, state)
 	c.lookActive(d.GPU)
 	c.change()

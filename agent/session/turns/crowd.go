@@ -20,6 +20,7 @@ type crowd struct {
 
 	// A place's mark is good in its own epoch only: drains, waits at the gate, and what counts as work.
 	drain, wait, work uint64
+	opened            uint64 // the epoch of drains before the gate last opened again
 
 	next       int    // whose words are read next
 	busy, done uint64 // what was read and has not been told
@@ -79,6 +80,15 @@ func count(sum *int, up bool) {
 // noneDrained and noneWaiting take the marks of all away.
 func (s *crowd) noneDrained() { s.drain, s.drained = s.drain+1, 0 }
 func (s *crowd) noneWaiting() { s.wait, s.waiting = s.wait+1, 0 }
+
+// reopen begins the time with the gate open in a drain: who had drained is remembered until it opens again.
+func (s *crowd) reopen() {
+	s.opened = s.drain
+	s.noneDrained()
+}
+
+// hadDrained tells whether a process had nothing outstanding when the gate opened again.
+func (s *crowd) hadDrained(p *place) bool { return p.drain == s.opened+1 }
 
 // collect reads what a process has done on a GPU, and whether it waits there.
 func (s *crowd) collect(m *Member, gpu int) {

@@ -156,3 +156,32 @@ func TestLateOnTwoGPUs(t *testing.T) {
 		t.Errorf("afterwards: states %d and %d", both.seats[0].state, both.seats[1].state)
 	}
 }
+
+// TestStoppedBesideAnother: a process that is stopped, and another one of its container that goes on whenever the gate
+// opens in the drain. That is no knot, and costs others nothing.
+func TestStoppedBesideAnother(t *testing.T) {
+	for _, change := range []func(*Settings){always, nil} {
+		w := newWorld(t, 1, change)
+		in := w.box("a", 1)
+		stopped := w.program(in, ms, 8, 0)
+		w.program(in, ms, 8, 0)
+		b := w.program(w.box("b", 3), ms, 8, 0)
+		w.run(3 * sec)
+		stopped.frozen = true
+		for range 4 {
+			before := b.got
+			w.run(10 * sec)
+			if part := float64(b.got-before) / float64(10*sec); part < 0.7 {
+				t.Errorf("the other has had %.2f of 10 s, with three quarters of the weight", part)
+			}
+		}
+		if n := w.count("co-run", "a"); n > 0 {
+			t.Errorf("it was co-run %d times", n)
+		}
+		stopped.frozen = false
+		w.run(3 * sec)
+		before := gots(w.progs...)
+		w.run(5 * sec)
+		near(t, "once it goes on", parts(before, w.progs...)[2], 0.75, 0.03)
+	}
+}

@@ -60,8 +60,26 @@ func (m *Member) Progress(now int64, w Message) {
 	if m.places[w.GPU].active && (s.state == seatDraining || s.state == seatReopened || s.isLate()) {
 		s.setWaiting(&m.places[w.GPU], w.Waiting > 0)
 		c.tellWaiters()
-		t.carry(t.node.Progress(t.now, c.id))
+		if !m.goesOn() {
+			t.carry(t.node.Progress(t.now, c.id))
+		}
 	}
+}
+
+// goesOn tells whether gates have opened again in a drain for which this process was not waited for on any GPU: what it
+// does now is new, and says nothing of what the drain waits for.
+func (m *Member) goesOn() bool {
+	opened := false
+	for gpu := range m.places {
+		p, s := &m.places[gpu], &m.c.seats[gpu]
+		if !p.active || s.state != seatReopened && s.state != seatLateOpen {
+			continue
+		}
+		if opened = true; !s.hadDrained(p) {
+			return false
+		}
+	}
+	return opened
 }
 
 // Idle: the process has nothing submitted on the GPU, and none of its threads waits.
