@@ -200,6 +200,7 @@ struct weir_busy_lane {
     struct weir_busy_recent recent[WEIR_BUSY_RECENT];  // by its thread alone
     struct weir_busy_mark marks[WEIR_BUSY_MARKS];
     struct weir_trail trail;
+    uint64_t moved_done, moved_ns;  // `done` as threads that wait for room last saw it, and when
 } __attribute__((aligned(64)));
 
 struct weir_busy_context {

@@ -85,10 +85,12 @@ static int is_inside(void) {
 }
 
 // Through the gate, with a place for so much work.
-static int goes(struct weir_time *time, uint32_t gpu, uint64_t ns, struct weir_pass *pass) {
+static int goes(struct weir_time *time, uint32_t gpu, uint64_t ns, const struct weir_hope *hope,
+                struct weir_pass *pass) {
     *pass = weir_gate_enter(&time->gate, gpu);
     if (!weir_window_room(time, gpu) || (pass->lease & WEIR_LEASE_CLOSED) ||
-        (!pass->word && pass->wordless == WEIR_GATE_NESTED) || weir_window_take(time, gpu, ns))
+        (!pass->word && pass->wordless == WEIR_GATE_NESTED) || hope->over ||
+        weir_window_take(time, gpu, ns))
         return 1;
     weir_gate_leave(&time->gate, gpu, *pass);
     return 0;
@@ -97,7 +99,7 @@ static int goes(struct weir_time *time, uint32_t gpu, uint64_t ns, struct weir_p
 struct weir_window_pass weir_window_enter(struct weir_time *time, uint32_t gpu,
                                           struct weir_busy_lane *lane) {
     struct weir_window_pass to = {.marked = 0};
-    struct weir_hope hope = {0, 0};
+    struct weir_hope hope = {.done = 0};
     uint64_t room_ns, guess_ns = weir_window_guess(time, gpu, lane->last);
     do {
         room_ns = weir_window_room(time, gpu);
@@ -106,8 +108,8 @@ struct weir_window_pass weir_window_enter(struct weir_time *time, uint32_t gpu,
             weir_window_wait(time, gpu, &hope);
         }
         if (weir_window_is_closed(time, gpu))
-            hope.until_ns = 0;
-    } while (!goes(time, gpu, guess_ns, &to.pass));
+            hope = (struct weir_hope){.done = 0};
+    } while (!goes(time, gpu, guess_ns, &hope, &to.pass));
     int each = (room_ns || WEIR_GET(time->busy.captures)) && needs_each(&time->busy, lane);
     uint64_t step_ns = WEIR_GET(time->gpus[gpu].step_ns);
     step_ns = !room_ns ? STEP_ALONE_NS : step_ns ? step_ns : room_ns / WEIR_WINDOW_STEPS;
@@ -118,14 +120,15 @@ struct weir_window_pass weir_window_enter(struct weir_time *time, uint32_t gpu,
 
 struct weir_pass weir_window_enter_loose(struct weir_time *time, uint32_t gpu, uint32_t ordinal) {
     struct weir_pass pass;
-    struct weir_hope hope = {0, 0};
+    struct weir_hope hope = {.done = 0};
     uint64_t mean_ns = WEIR_GET(time->busy.gpus[ordinal].mean_ns);
     do {
         if (weir_window_room(time, gpu) && !is_inside())
             weir_window_wait(time, gpu, &hope);
         if (weir_window_is_closed(time, gpu))
-            hope.until_ns = 0;
-    } while (!goes(time, gpu, mean_ns ? mean_ns : weir_window_guess(time, gpu, NULL), &pass));
+            hope = (struct weir_hope){.done = 0};
+    } while (
+        !goes(time, gpu, mean_ns ? mean_ns : weir_window_guess(time, gpu, NULL), &hope, &pass));
     return pass;
 }
 

@@ -63,9 +63,10 @@ int weir_window_is_on(const struct weir_time *time, const struct weir_busy_lane 
 // Sleeps for about so long, as far as a thread that waits for room should.
 void weir_window_doze(uint64_t ns);
 
-// How long a thread waits for what is in flight: as long as that goes on.
+// How long a thread waits for what is in flight: as long as that goes on, until `last_ns` at most.
 struct weir_hope {
-    uint64_t done, until_ns;
+    uint64_t done, until_ns, last_ns;
+    int over;  // it goes without a place
 };
 
 // Waits until all lanes together have room, or not at all at a closed gate.

@@ -11,6 +11,8 @@
 
 // Where work in flight has not gone on for long, nobody waits for that of all lanes for so long.
 #define FREE_NS 1000000000u
+// Others may go on for ever, and take each place before it is seen here.
+#define LONGEST_NS 200000000u
 
 // What they may have in flight together.
 static uint64_t room_of_all(struct weir_time *time, uint32_t gpu) {
@@ -39,25 +41,41 @@ static uint64_t flight_of(struct weir_time *time, uint32_t gpu, const struct wei
            (blind > done ? (blind - done) * weir_window_guess(time, gpu, WEIR_GET(lane->last)) : 0);
 }
 
+// Whether a lane's work has stood still for so long, as far as it was asked: it may wait for what a
+// thread that waits here is to launch. Whatever is done changes `done`.
+static int stands_still(struct weir_busy_lane *lane, uint64_t now_ns, uint64_t patience_ns) {
+    uint64_t done = WEIR_GET(lane->done);
+    if (WEIR_GET(lane->moved_ns) && WEIR_GET(lane->moved_done) == done)
+        return now_ns > WEIR_GET(lane->moved_ns) + patience_ns;
+    WEIR_PUT(lane->moved_done, done);
+    WEIR_PUT(lane->moved_ns, now_ns);
+    return 0;
+}
+
 // What all launches on a GPU have come to.
 struct sum {
     uint64_t flight_ns, done;
 };
 
 // Of all lanes, and of launches that have none. Lanes are asked how far they are until it is known
-// that there is no room.
+// that there is no room. What stands still has its place no more.
 static struct sum sum_of_all(struct weir_time *time, uint32_t gpu, uint64_t room_ns) {
     struct weir_busy *busy = &time->busy;
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     struct sum all = {0, 0};
+    uint64_t now_ns = weir_busy_clock();
     int mode = weir_capture_relax();
     for (uint32_t i = 0; i < used; i++) {
         struct weir_busy_lane *lane = &busy->lanes[i];
         if (!weir_window_is_on(time, lane, gpu))
             continue;
-        if (all.flight_ns < room_ns && WEIR_GET(lane->done) < WEIR_GET(lane->launches))
+        int asked = all.flight_ns < room_ns && WEIR_GET(lane->done) < WEIR_GET(lane->launches);
+        if (asked)
             weir_trail_see(busy, lane);
-        all.flight_ns += flight_of(time, gpu, lane);
+        uint64_t flight_ns = flight_of(time, gpu, lane);
+        if (!asked || !flight_ns ||
+            !stands_still(lane, now_ns, room_ns + flight_ns + WEIR_WINDOW_PATIENCE_NS))
+            all.flight_ns += flight_ns;
         all.done += WEIR_GET(lane->done);
     }
     weir_capture_restore(mode);
@@ -102,11 +120,17 @@ void weir_window_wait(struct weir_time *time, uint32_t gpu, struct weir_hope *ho
         if (all.flight_ns < room_ns)
             continue;
         uint64_t now_ns = weir_busy_clock();
-        if (!hope->until_ns || all.done != hope->done)
-            *hope =
-                (struct weir_hope){all.done, now_ns + 2 * all.flight_ns + WEIR_WINDOW_PATIENCE_NS};
+        if (!hope->until_ns || all.done != hope->done) {
+            hope->done = all.done;
+            hope->until_ns = now_ns + 2 * all.flight_ns + WEIR_WINDOW_PATIENCE_NS;
+        }
         if (now_ns >= hope->until_ns)
             WEIR_PUT(g->free_ns, now_ns + FREE_NS);
+        if (!hope->last_ns)
+            hope->last_ns = now_ns + LONGEST_NS;
+        hope->over = now_ns >= hope->last_ns;
+        if (hope->over)
+            return;
         WEIR_PUT(g->met, 1);
         weir_window_doze((all.flight_ns - room_ns + room_ns / WEIR_WINDOW_STEPS) / 2);
     }

@@ -187,3 +187,24 @@ func TestT11CapturesStayValid(t *testing.T) {
 		}
 	}
 }
+
+// T9: a thread that has to launch what other work waits for gets through, though another thread of its process always
+// has work in the window.
+func TestT9LaterWriteBesideOtherWork(t *testing.T) {
+	t.Parallel()
+	n := node.Start(t, node.Options{Config: always + "gate_wait_max = \"60s\"\n"})
+	both, hog := n.Weighted("both", 1), n.Weighted("hog", 1)
+	hog.Play(node.Hog)
+	knot := both.Play("cost=20000000 knot=2 gap=500")
+	both.Play("cost=1000000 sync=1")
+	for range 3 {
+		before := both.Launches(knot)
+		time.Sleep(settle)
+		n.Eventually(func() string {
+			if now := both.Launches(knot); now < before+2 {
+				return fmt.Sprintf("the knot has come from round %d to %d", before, now)
+			}
+			return ""
+		})
+	}
+}
