@@ -81,6 +81,10 @@ struct weir_busy_key {
     uint32_t epoch;  // its GPU's, when it was learned
     uint32_t told;   // launches of which its family told; by all
     uint32_t eager;  // more samples are worth their calls, since they differ
+    uint32_t clean;  // it is known by samples that hold nothing of others
+    // Launches that were counted by a rough expectation, and by how much in all; by all. What was
+    // busy, and what had been launched, before the first of them.
+    uint64_t guesses, guessed_ns, guess_busy_ns, guess_work_ns;
     // Where it belongs, and its place there; by all.
     struct weir_busy_family *family;
     uint64_t family_key, amount;
@@ -195,6 +199,7 @@ struct weir_busy_lane {
     uint32_t shy;         // how often that was in vain
     uint32_t still;       // others' launches wait for this one's, by its thread alone
     uint32_t swift;       // its last mark came soon: no backlog, however little is known to be done
+    uint64_t look_at;     // `sample_at` where that is 0 only to count guesses
     uint32_t owed;        // calls made meanwhile
     uint32_t head, tail;  // marks made, by the thread, and seen, by the helper
     struct weir_busy_recent recent[WEIR_BUSY_RECENT];  // by its thread alone
@@ -228,8 +233,9 @@ struct weir_busy_gpu {
     uint64_t late_ns;          // of launches whose keys were not known then: done by now
     uint64_t coming_ns;        // or still to do, as far as that can be
     uint64_t surplus_used_ns;  // such launches had so much of it
-    uint64_t blind;            // launches of which nothing was expected; by all
-    uint64_t nudged_ns;        // when a lane was last made to sample by the helper
+    uint64_t excess_ns;  // counted too much, by expectations that were rough; to be taken back
+    uint64_t blind;      // launches of which nothing was expected; by all
+    uint64_t nudged_ns;  // when a lane was last made to sample by the helper
     // Until then others' launches wait for one that is measured; that is not done for its own sake
     // before the second; so often in a row it was in vain. By all.
     uint64_t still_ns, gather_ns, vain;
@@ -487,6 +493,17 @@ int weir_busy_has_come(struct weir_busy *busy, CUevent event);
 
 // The next sample is due later by as many launches as these calls are worth.
 void weir_busy_pay(struct weir_busy_lane *lane, uint32_t calls);
+
+// Marks what was launched in a lane, if its newest launch is not marked; by its thread, or by one
+// that no launch of its thread's can run beside.
+void weir_busy_mark_before(struct weir_busy *busy, struct weir_busy_lane *lane);
+
+// Lock held: the first launch of a key is about to be counted by a rough expectation.
+static inline void weir_busy_guess_first(const struct weir_busy_gpu *gpu,
+                                         struct weir_busy_key *known) {
+    WEIR_PUT(known->guess_busy_ns, gpu->time.busy_ns);
+    WEIR_PUT(known->guess_work_ns, gpu->time.work_ns);
+}
 
 // Sleeps for a moment.
 void weir_busy_doze(void);

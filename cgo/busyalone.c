@@ -113,8 +113,9 @@ void weir_busy_end_still(struct weir_busy *busy, struct weir_busy_lane *lane) {
     lane->still = 0;
 }
 
-// Marks what was launched in a lane before, by its thread that is about to launch again.
-static void mark_before(struct weir_busy *busy, struct weir_busy_lane *lane) {
+// Marks what was launched in a lane before, by its thread that is about to launch again, or by who
+// ends its stream.
+void weir_busy_mark_before(struct weir_busy *busy, struct weir_busy_lane *lane) {
     struct weir_busy_mark *mark = &lane->marks[lane->head % WEIR_BUSY_MARKS];
     const struct weir_busy_mark *last = &lane->marks[(lane->head - 1) % WEIR_BUSY_MARKS];
     if (lane->muted || lane->launches == WEIR_GET(lane->done) ||
@@ -143,7 +144,7 @@ void weir_busy_keep_still(struct weir_busy *busy, struct weir_busy_lane *lane) {
     uint64_t now_ns = weir_busy_clock(), until_ns = now_ns + WEIR_BUSY_STILL_NS_MAX;
     if (lane->still || WEIR_GET(gpu->still_ns) <= now_ns)
         return;
-    mark_before(busy, lane);
+    weir_busy_mark_before(busy, lane);
     while (now_ns < until_ns && now_ns < WEIR_GET(gpu->still_ns) && !weir_busy_hurries(gpu)) {
         weir_busy_doze();
         now_ns = weir_busy_clock();

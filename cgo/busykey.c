@@ -46,6 +46,8 @@ struct weir_busy_key *weir_busy_key_enter(struct weir_busy *busy, uint64_t key) 
         return at;
     __atomic_store_n(&at->expected_ns, 0, __ATOMIC_RELAXED);
     WEIR_PUT(at->unknown, 0);
+    WEIR_PUT(at->guesses, 0);
+    WEIR_PUT(at->guessed_ns, 0);
     WEIR_PUT(at->measuring, 0);
     WEIR_PUT(at->visits, 0);
     WEIR_PUT(at->useless, 0);
@@ -53,6 +55,7 @@ struct weir_busy_key *weir_busy_key_enter(struct weir_busy *busy, uint64_t key) 
     WEIR_PUT(at->roughly_ns, 0);
     WEIR_PUT(at->sure, 0);
     WEIR_PUT(at->eager, 0);
+    WEIR_PUT(at->clean, 0);
     WEIR_PUT(at->epoch, 0);
     WEIR_PUT(at->pause, 1);
     WEIR_PUT(at->family, NULL);

@@ -96,6 +96,7 @@ static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
     WEIR_PUT(lane->launches, 0);
     WEIR_PUT(lane->done, 0);
     WEIR_PUT(lane->done_work_ns, 0);
+    WEIR_PUT(lane->look_at, 0);
     WEIR_PUT(lane->sample_at, 0);
     WEIR_PUT(lane->mark_at_ns, 0);
     WEIR_PUT(lane->blind, 0);
@@ -256,7 +257,7 @@ void weir_busy_unshared(struct weir_busy *busy, uint32_t gpu) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)
         if (WEIR_GET(busy->lanes[i].gpu) == gpu)
-            WEIR_PUT(busy->lanes[i].sample_at, 0);
+            WEIR_PUT(busy->lanes[i].look_at, 0), WEIR_PUT(busy->lanes[i].sample_at, 0);
 }
 
 void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream) {
@@ -359,7 +360,27 @@ static void end_stream(struct weir_busy *busy, CUstream stream) {
     weir_unlock(&busy->lock);
 }
 
+// What was launched in the stream goes on without it, and nothing else would ever tell that it is
+// done: until its context ends, no lane of the GPU would have it to itself.
+static void mark_last(struct weir_busy *busy, CUstream stream) {
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    CUcontext current = NULL;
+    for (uint32_t i = 0; i < used; i++) {
+        struct weir_busy_lane *lane = &busy->lanes[i];
+        if (!__atomic_load_n(&lane->thread, __ATOMIC_ACQUIRE) || WEIR_GET(lane->stream) != stream ||
+            WEIR_GET(lane->dead))
+            continue;
+        if (!current && WEIR_REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS)
+            return;
+        // An event that is made now is one of the current context.
+        if (WEIR_GET(lane->context) == current &&
+            !(WEIR_GET(busy->captures) && weir_busy_is_captured(busy, stream)))
+            weir_busy_mark_before(busy, lane);
+    }
+}
+
 void weir_busy_stream_end(struct weir_busy *busy, CUstream stream) {
+    mark_last(busy, stream);
     int driving = take_driving(busy);
     end_stream(busy, stream);
     if (driving)

@@ -183,6 +183,12 @@ static int is_deep(const struct weir_busy_lane *lane) {
     return lane->launches - WEIR_GET(lane->done) > DEEP;
 }
 
+// Whether this launch is looked at only to count a guess.
+static int is_early(const struct weir_busy_lane *lane, const struct weir_busy_key *known) {
+    return WEIR_GET(known->expected_ns) && lane->launches < WEIR_GET(lane->look_at) &&
+           !WEIR_GET(lane->wished) && !WEIR_GET(lane->nudged);
+}
+
 static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
                           struct weir_busy_key *known, const struct weir_told *told) {
     int due = lane->launches >= lane->due || WEIR_GET(lane->nudged);
@@ -287,6 +293,17 @@ static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
     return 0;
 }
 
+// What a launch of a key was expected to take is rough: it is corrected when more is known.
+static void note_guess(struct weir_busy *busy, struct weir_busy_lane *lane,
+                       struct weir_busy_key *known, uint64_t ns) {
+    __atomic_fetch_add(&known->guessed_ns, ns, __ATOMIC_RELAXED);
+    if (__atomic_fetch_add(&known->guesses, 1, __ATOMIC_RELAXED) != 0 ||
+        weir_lock(&busy->lock) != 0)
+        return;
+    weir_busy_guess_first(&busy->gpus[lane->gpu], known);
+    weir_unlock(&busy->lock);
+}
+
 struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir_busy_lane *lane,
                                              struct weir_busy_kind kind) {
     struct weir_busy_launch launch = {NULL, 0, NULL};
@@ -299,7 +316,9 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
     int mode = captures ? weir_capture_relax() : -1;
     if (!lane->launches && !lane->due && WEIR_GET(known->sure))
         weir_busy_pay(lane, 1);  // a stream that is new teaches nothing of a kernel that is known
-    enum sample sample = choose(busy, lane, known, &told);
+    enum sample sample = SAMPLE_NOT;
+    if (captures || !is_early(lane, known))
+        sample = choose(busy, lane, known, &told);
     if (sample != SAMPLE_NOT)
         launch.mark = begin_mark(busy, lane, known, kind.key, sample);
     weir_capture_restore(mode);
@@ -310,11 +329,16 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
         uint64_t soon = lane->launches + (first ? EAGER_LAUNCHES_FIRST : EAGER_LAUNCHES);
         next = soon < next ? soon : next;
     }
-    __atomic_store_n(&lane->sample_at, next, __ATOMIC_RELAXED);
+    // And so are those that may have to be corrected, to be counted.
+    int rough = !told.sure && !WEIR_GET(known->clean) && lane->due < lane->launches + DEBT_MAX;
+    WEIR_PUT(lane->look_at, next);
+    __atomic_store_n(&lane->sample_at, rough ? 0 : next, __ATOMIC_RELAXED);
     launch.lane = lane;
     launch.added_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
     if (!launch.added_ns)
         launch.added_ns = guess(busy, lane, known, &told, launch.mark);
+    else if (!told.sure && !WEIR_GET(known->clean))
+        note_guess(busy, lane, known, launch.added_ns);
     __atomic_store_n(&lane->work_ns, lane->work_ns + launch.added_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELEASE);
     return launch;
@@ -344,19 +368,26 @@ static uint64_t blind_of(const struct weir_busy *busy, const struct weir_busy_la
     return __atomic_load_n(&busy->gpus[lane->gpu].blind, __ATOMIC_RELAXED);
 }
 
-// While a hold is in force others' launches may come, and so be ahead of this one. So this thread
-// waits for its end where it has others at hand, to see what they launched until then.
+// While a hold is in force others' launches may come, and so be ahead of this one; and beside a
+// kernel that is long they may run. So this thread waits for its end where it has others at hand,
+// to see what they launched until then.
 static void wait_out(struct weir_busy *busy, struct weir_busy_lane *lane,
                      struct weir_busy_mark *mark) {
     uint64_t work_before_ns = mark->foreign_ns;
     mark->foreign_ns = UINT64_MAX;
-    if (!mark->others || WEIR_GET(mark->known->expected_ns) > WAIT_OUT_NS_MAX)
+    uint64_t roughly_ns = WEIR_GET(mark->known->roughly_ns);
+    if (!mark->others || roughly_ns > WAIT_OUT_NS_MAX / 4 * 3)
         return;
-    for (uint64_t end_ns = mark->after_ns + WAIT_OUT_NS_MAX; weir_busy_clock() < end_ns;) {
+    uint64_t now_ns = mark->after_ns, end_ns = now_ns + WAIT_OUT_NS_MAX;
+    for (uint64_t look_ns = now_ns + roughly_ns / 4 * 3; now_ns < end_ns;) {
         uint64_t work_ns;
         if (weir_busy_hurries(&busy->gpus[lane->gpu]))
             return;
         weir_busy_doze();
+        now_ns = weir_busy_clock();
+        if (now_ns < look_ns)
+            continue;
+        look_ns = now_ns + (now_ns - mark->after_ns) / 2;  // each look is three calls
         weir_busy_pay(lane, 3);
         if (!weir_busy_has_come(busy, mark->end))
             continue;
@@ -394,7 +425,7 @@ void weir_busy_end_slow(struct weir_busy *busy, struct weir_busy_launch *launch,
     mark->in_time = mark->clean = 0;
     if (mark->known && mark->after_ns - mark->before_ns > IN_TIME_NS)
         mark->in_time = is_backlogged(busy, lane, mark);
-    if (mark->known && mark->alone && mark->held_bytes)
+    if (mark->known && mark->alone)
         wait_out(busy, lane, mark);
     else
         mark->foreign_ns = UINT64_MAX;

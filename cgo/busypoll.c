@@ -61,6 +61,27 @@ static void make_up(struct weir_busy_gpu *gpu, struct weir_busy_key *known, uint
     uint64_t done = missing < idle ? missing : idle;
     gpu->late_ns += done;
     gpu->coming_ns += missing - done;
+    if (WEIR_GET(known->clean) || !unknown)
+        return;
+    if (__atomic_fetch_add(&known->guesses, unknown, __ATOMIC_RELAXED) == 0)
+        weir_busy_guess_first(gpu, known);
+    __atomic_fetch_add(&known->guessed_ns, missing, __ATOMIC_RELAXED);
+    WEIR_PUT(known->guess_work_ns, WEIR_GET(known->guess_work_ns) - done);
+}
+
+// What launches take is known now that were counted by a rough expectation, which is seldom too
+// short. At most so much was counted too much as was busy beyond the work that there was: no step
+// has more time than it has.
+static void correct(struct weir_busy_gpu *gpu, struct weir_busy_key *known, uint64_t expected_ns) {
+    uint64_t guesses = __atomic_exchange_n(&known->guesses, 0, __ATOMIC_RELAXED);
+    uint64_t guessed_ns = __atomic_exchange_n(&known->guessed_ns, 0, __ATOMIC_RELAXED);
+    uint64_t right_ns = guesses * expected_ns;
+    uint64_t over_ns = guessed_ns > right_ns ? guessed_ns - right_ns : 0;
+    uint64_t busy_ns = gpu->time.busy_ns + gpu->late_ns - WEIR_GET(known->guess_busy_ns);
+    uint64_t work_ns = gpu->time.work_ns - WEIR_GET(known->guess_work_ns);
+    work_ns = work_ns > over_ns ? work_ns - over_ns : 0;
+    uint64_t excess_ns = busy_ns > work_ns ? busy_ns - work_ns : 0;
+    gpu->excess_ns += excess_ns < over_ns ? excess_ns : over_ns;
 }
 
 // Takes one sample in.
@@ -81,6 +102,9 @@ static void learn(struct weir_busy_gpu *gpu, struct weir_busy_key *known,
     __atomic_store_n(&known->expected_ns, expected_ns, __ATOMIC_RELAXED);
     if (expected_ns > gpu->longest_ns)
         gpu->longest_ns = expected_ns;
+    WEIR_PUT(known->clean, known->learned.clean > 0);
+    if (known->learned.clean || told.sure)
+        correct(gpu, known, expected_ns);
     if (expected_ns)
         make_up(gpu, known, expected_ns);
 }
@@ -100,6 +124,7 @@ static void tell_keys(struct weir_busy *busy, struct weir_busy_gpu *gpu,
         struct weir_told told = weir_busy_family_told(known);
         if (!told.sure)
             continue;
+        correct(gpu, known, told.ns);
         if (WEIR_GET(known->unknown))
             make_up(gpu, known, told.ns);
         if (WEIR_GET(known->expected_ns))
@@ -298,6 +323,12 @@ static int settle(struct weir_busy *busy, uint32_t ordinal, uint64_t now_ns) {
     gpu->gone_work_ns += gpu->coming_ns;
     all.work_ns += gpu->coming_ns;
     gpu->late_ns = gpu->coming_ns = 0;
+    // What was counted too much is taken from what is launched now, for busy time never shrinks.
+    uint64_t fresh_ns = all.work_ns > gpu->time.work_ns ? all.work_ns - gpu->time.work_ns : 0;
+    uint64_t cut_ns = gpu->excess_ns < fresh_ns ? gpu->excess_ns : fresh_ns;
+    gpu->excess_ns -= cut_ns;
+    gpu->gone_work_ns -= cut_ns;
+    all.work_ns -= cut_ns;
     int active = all.launches != gpu->paid_launches || gpu->time.ahead_ns;
     weir_busytime_step(&gpu->time, now_ns, all.work_ns, outstanding_ns);
     allow_calls(gpu, all.launches, now_ns);

@@ -61,7 +61,7 @@ func (f busyFigures) String() string {
 
 // busyAlways are the rows that every run plays, as long as nothing is measured by this yet; LONG=1 plays all, for longer.
 var busyAlways = []string{"back to back, 50 us", "5 us, each waited for", "graphs of 80 kernels each 1 ms, waited for",
-	"20 us each 100 us, no grid twice"}
+	"20 us each 100 us, no grid twice", "captures, streams and resets under way"}
 
 // Each mix of launches within 2 % of the books, but for kernels of one grid whose length is chance.
 // One without a bound is printed: contexts that end with work in them.
