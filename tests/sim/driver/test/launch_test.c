@@ -168,6 +168,7 @@ static void on_several_devices(void) {
         OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
         words[i] = alloc(4);
         OK(cuMemsetD32_v2(words[i], 0, 1));
+        OK(cuCtxSynchronize());  // the set does not wait, and the stream not for it
         params[i][0] = &words[i], params[i][1] = &x, params[i][2] = &y;
         launches[i] =
             (CUDA_LAUNCH_PARAMS){function(i, "sum"), 4, 1, 1, 64, 1, 1, 0, streams[i], params[i]};
