@@ -332,8 +332,9 @@ static void all_work_at_once(void) {
     CUevent after, go;
     CUmodule module;
     CUfunction slow;
-    uint64_t cost = 50000000;
+    uint64_t cost = 1000000;
     void *params[] = {&cost};
+    int holds[2];
     OK(cuCtxFromGreenCtx(&context, green));
     OK(cuCtxPushCurrent_v2(context));
     OK(cuModuleLoadData(&module, test_kernels));
@@ -341,22 +342,28 @@ static void all_work_at_once(void) {
     OK(cuEventCreate(&after, 0));
     for (unsigned i = 0; i < 2; i++) {
         OK(cuGreenCtxStreamCreate(&streams[i], green, CU_STREAM_NON_BLOCKING, 0));
+        hold(streams[i], &holds[i]);
         OK(cuLaunchKernel(slow, 1, 1, 1, 1, 1, 1, 0, streams[i], params, NULL));
     }
     OK(cuCtxRecordEvent(context, after));
-    CHECK_EQ(cuEventQuery(after), CUDA_ERROR_NOT_READY);
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK_EQ(cuEventQuery(after), CUDA_ERROR_NOT_READY);
+        let_go(&holds[i]);
+    }
     OK(cuEventSynchronize(after));
     OK(cuStreamQuery(streams[0]));
     OK(cuStreamQuery(streams[1]));
     OK(cuCtxPopCurrent_v2(NULL));
     // The primary context's kernel holds up the green context, streams to come included.
     OK(cuEventCreate(&go, 0));
+    hold(NULL, &holds[0]);
     spin_for(cost, NULL);
     OK(cuEventRecord(go, NULL));
     OK(cuGreenCtxWaitEvent(green, go));
     OK(cuGreenCtxStreamCreate(&later, green, CU_STREAM_NON_BLOCKING, 0));
     CHECK_EQ(cuStreamQuery(streams[1]), CUDA_ERROR_NOT_READY);
     CHECK_EQ(cuStreamQuery(later), CUDA_ERROR_NOT_READY);
+    let_go(&holds[0]);
     OK(cuStreamSynchronize(later));
     OK(cuEventQuery(go));
     CHECK_EQ(cuCtxRecordEvent(context, go), CUDA_ERROR_INVALID_HANDLE);  // of another context

@@ -140,20 +140,16 @@ static void *release_primary(void *unused) {
 // A release waits for the context's work; who retains it meanwhile keeps it.
 static void retained_while_released(void) {
     CUcontext context, again;
-    CUmodule module;
-    CUfunction slow;
     CUdevice device;
     pthread_t thread;
-    uint64_t cost = 200000000;
-    void *params[] = {&cost};
+    int go;
     OK(cuDevicePrimaryCtxRetain(&context, 1));
     OK(cuCtxPushCurrent_v2(context));
-    OK(cuModuleLoadData(&module, test_kernels));
-    OK(cuModuleGetFunction(&slow, module, "weir_spin_ns"));
-    launch(slow, 1, 1, NULL, params);
+    hold(NULL, &go);
     CHECK(!pthread_create(&thread, NULL, release_primary, NULL));
     usleep(50000);
     OK(cuDevicePrimaryCtxRetain(&again, 1));
+    let_go(&go);
     CHECK(!pthread_join(thread, NULL));
     CHECK(again == context);
     OK(cuCtxGetDevice(&device));

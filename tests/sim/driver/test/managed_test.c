@@ -2,8 +2,6 @@
 // own clock, and that its data stay as they are.
 #include "test_managed.h"
 
-#include <unistd.h>
-
 // ---- Where it lies ----
 
 static void counts_where_it_lies(void) {
@@ -100,16 +98,19 @@ static void what_kernels_touch(void) {
 static void faults_take_time(void) {
     CUdeviceptr at = managed(PAGES(100));
     CUevent start = event(), end = event();
+    int go;
     prefetch(at, PAGES(100), -1);
-    spin_for(LEAD_NS, NULL);
+    hold(NULL, &go);
     OK(cuEventRecord(start, NULL));
     touch_for(2000000, at, PAGES(100), NULL);
     OK(cuEventRecord(end, NULL));
+    let_go(&go);
     close_to(elapsed(start, end), 2 + 100 * 0.035 + link_ms(PAGES(100)));
-    spin_for(LEAD_NS, NULL);
+    hold(NULL, &go);
     OK(cuEventRecord(start, NULL));
     touch_for(2000000, at, PAGES(100), NULL);
     OK(cuEventRecord(end, NULL));
+    let_go(&go);
     close_to(elapsed(start, end), 2);
     OK(cuMemFree_v2(at));
 }
@@ -118,27 +119,30 @@ static void prefetches_run_beside_kernels(void) {
     CUdeviceptr at = managed(PAGES(200));
     CUstream copies;
     CUevent start = event(), end = event(), done = event();
+    int go;
     double move = 0.005 + link_ms(PAGES(100));
     OK(cuStreamCreate(&copies, CU_STREAM_NON_BLOCKING));
     prefetch(at, PAGES(200), -1);
-    spin_for(LEAD_NS, NULL);
+    hold(NULL, &go);
     OK(cuEventRecord(start, NULL));
     OK(cuStreamWaitEvent(copies, start, 0));
     OK(cuMemPrefetchAsync(at, PAGES(100), 0, copies));
     OK(cuEventRecord(done, copies));
     spin_for(10000000, NULL);
     OK(cuEventRecord(end, NULL));
+    let_go(&go);
     close_to(elapsed(start, end), 10);
     close_to(elapsed(start, done), move);
     // Pages that are under way are waited for, and not fetched again.
     uint64_t faults = books(0).fault_in_bytes;
-    spin_for(LEAD_NS, NULL);
+    hold(NULL, &go);
     OK(cuEventRecord(start, NULL));
     OK(cuStreamWaitEvent(copies, start, 0));
     OK(cuMemPrefetchAsync(at + PAGES(100), PAGES(100), 0, copies));
     spin_for(1000000, NULL);
     touch_for(1000000, at + PAGES(100), PAGES(10), NULL);
     OK(cuEventRecord(end, NULL));
+    let_go(&go);
     close_to(elapsed(start, end), move + 1);
     CHECK_EQ(books(0).fault_in_bytes, faults);
     OK(cuStreamDestroy_v2(copies));
@@ -150,20 +154,23 @@ static void evictions_take_time(void) {
     uint64_t room = free_bytes() / PAGE;
     CUdeviceptr old = managed(PAGES(room)), at = managed(PAGES(100));
     CUevent start = event(), end = event();
+    int go;
     prefetch(at, PAGES(100), -1);
     touch(old, PAGES(room));
     uint64_t evicted = books(0).evicted_bytes;
-    spin_for(LEAD_NS, NULL);
+    hold(NULL, &go);
     OK(cuEventRecord(start, NULL));
     touch_for(1000000, at, PAGES(100), NULL);
     OK(cuEventRecord(end, NULL));
+    let_go(&go);
     close_to(elapsed(start, end), 1 + 100 * 0.035 + 2 * link_ms(PAGES(100)));
     CHECK_EQ(books(0).evicted_bytes - evicted, PAGES(100));
     // The oldest went: the first pages of the old memory.
-    spin_for(LEAD_NS, NULL);
+    hold(NULL, &go);
     OK(cuEventRecord(start, NULL));
     OK(cuMemPrefetchAsync(old, PAGES(100), 0, NULL));
     OK(cuEventRecord(end, NULL));
+    let_go(&go);
     close_to(elapsed(start, end), 0.005 + link_ms(PAGES(100)));
     CHECK_EQ(books(0).evicted_bytes - evicted, PAGES(200));
     CHECK_EQ(resident(), PAGES(room));
@@ -171,28 +178,21 @@ static void evictions_take_time(void) {
     OK(cuMemFree_v2(at));
 }
 
-static int may_begin;
-
-static void hold(void *unused) {
-    (void)unused;
-    while (!__atomic_load_n(&may_begin, __ATOMIC_ACQUIRE))
-        usleep(1000);
-}
-
 // A kernel's pages are looked for when it begins, not when it is submitted.
 static void touched_when_it_begins(void) {
     CUdeviceptr at = managed(PAGES(10));
     CUstream copies;
     struct sim_managed before;
+    int go;
     OK(cuStreamCreate(&copies, CU_STREAM_NON_BLOCKING));
     touch(at, PAGES(10));
     before = books(0);
-    OK(cuLaunchHostFunc(NULL, hold, NULL));
+    hold(NULL, &go);
     touch_for(0, at, PAGES(10), NULL);
     OK(cuMemPrefetchAsync(at, PAGES(10), -1, copies));
     OK(cuStreamSynchronize(copies));
     CHECK_EQ(resident(), 0);
-    __atomic_store_n(&may_begin, 1, __ATOMIC_RELEASE);
+    let_go(&go);
     OK(cuCtxSynchronize());
     CHECK_EQ(books(0).prefetch_out_bytes - before.prefetch_out_bytes, PAGES(10));
     CHECK_EQ(books(0).fault_in_bytes - before.fault_in_bytes, PAGES(10));

@@ -241,10 +241,12 @@ static void same_stream(void) {
     CUmemoryPool pool = strict_pool(0);
     CUstream stream = make_stream();
     CUdeviceptr first = take(pool, CHUNK, stream);
-    spin_for(50000000, stream);
+    int go;
+    hold(stream, &go);
     OK(cuMemFreeAsync(first, stream));
     CHECK(take(pool, CHUNK, stream) == first);  // at once: the stream says that it is free by then
     CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    let_go(&go);
     CHECK_EQ(reserved(pool), CHUNK);
     OK(cuMemFreeAsync(first, stream));
     // In halves, which become one again.
@@ -264,6 +266,7 @@ static void other_stream(void) {
     CUmemoryPool pool = strict_pool(0);
     CUstream one = make_stream(), two = make_stream();
     CUevent event;
+    int go;
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     CUdeviceptr first = take(pool, CHUNK, one), second;
     OK(cuMemFreeAsync(first, one));
@@ -273,7 +276,7 @@ static void other_stream(void) {
     set_policy(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 1);
     CHECK(take(pool, CHUNK, two) == first);
     // Not while it is in use.
-    spin_for(60000000, one);
+    hold(one, &go);
     OK(cuMemFreeAsync(first, one));
     CUdeviceptr third = take(pool, CHUNK, two);
     CHECK(third != first);
@@ -283,6 +286,7 @@ static void other_stream(void) {
     OK(cuStreamWaitEvent(two, event, 0));
     CHECK(take(pool, CHUNK, two) == first);
     CHECK_EQ(cuStreamQuery(one), CUDA_ERROR_NOT_READY);
+    let_go(&go);
     OK(cuMemFreeAsync(first, two));
     OK(cuMemFreeAsync(second, two));
     OK(cuMemFreeAsync(third, two));
@@ -318,14 +322,15 @@ static void internal_dependency(void) {
     CUmemoryPool pool = strict_pool(CHUNK);
     CUstream one = make_stream(), two = make_stream();
     CUdeviceptr at = take(pool, CHUNK, one), none;
-    uint64_t before = sim_now_ns();
-    spin_for(40000000, one);
+    int go;
+    hold(one, &go);
     OK(cuMemFreeAsync(at, one));
     CHECK_EQ(cuMemAllocFromPoolAsync(&none, CHUNK, pool, two), CUDA_ERROR_OUT_OF_MEMORY);
     set_policy(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 1);
     CHECK(take(pool, CHUNK, two) == at);
+    CHECK_EQ(cuStreamQuery(two), CUDA_ERROR_NOT_READY);
+    let_go(&go);
     OK(cuStreamSynchronize(two));
-    CHECK(sim_now_ns() - before >= 40000000);
     OK(cuMemFreeAsync(at, two));
     OK(cuStreamSynchronize(two));
     OK(cuMemPoolDestroy(pool));
@@ -340,13 +345,15 @@ static void frees(void) {
     uint32_t word = 0;
     CUstream stream = make_stream();
     CUdeviceptr plain = alloc(CHUNK), at;
+    int go;
     // Plain memory, in stream order: it is the card's again when the stream is there.
-    spin_for(50000000, stream);
+    hold(stream, &go);
     OK(cuMemFreeAsync(plain, stream));
     CHECK_EQ(cuMemFreeAsync(plain, stream), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(cuMemFree_v2(plain), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(cuMemcpyDtoH_v2(&word, plain, 4), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(before - free_bytes(), CHUNK);
+    let_go(&go);
     OK(cuStreamSynchronize(stream));
     CHECK_EQ(free_bytes(), before);
     // A pool's memory, without a stream.

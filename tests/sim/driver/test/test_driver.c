@@ -1,6 +1,8 @@
 // test_driver.c: see test_driver.h.
 #include "test_driver.h"
 
+#include <unistd.h>
+
 const char test_kernels[] =
     ".version 6.0\n.target sm_70\n.address_size 64\n"
     ".global .u32 counter;\n"
@@ -32,6 +34,20 @@ void spin_for(uint64_t ns, CUstream stream) {
 void add_to(CUdeviceptr at, uint32_t count, uint32_t by, CUstream stream) {
     void *params[] = {&at, &count, &by};
     launch(add, (count + 255) / 256, 256, stream, params);
+}
+
+static void wait_for(void *go) {
+    while (!__atomic_load_n((int *)go, __ATOMIC_ACQUIRE))
+        usleep(100);
+}
+
+void hold(CUstream stream, int *go) {
+    *go = 0;
+    OK(cuLaunchHostFunc(stream, wait_for, go));
+}
+
+void let_go(int *go) {
+    __atomic_store_n(go, 1, __ATOMIC_RELEASE);
 }
 
 CUdeviceptr alloc(size_t bytes) {

@@ -22,6 +22,10 @@ void launch(CUfunction function, unsigned grid, unsigned block, CUstream stream,
 void spin_for(uint64_t ns, CUstream stream);
 // Adds to each of `count` words.
 void add_to(CUdeviceptr at, uint32_t count, uint32_t by, CUstream stream);
+// Holds a stream from here on until `*go` is set by let_go, so that what follows has all been
+// submitted when it begins, however slow the test is.
+void hold(CUstream stream, int *go);
+void let_go(int *go);
 CUdeviceptr alloc(size_t bytes);
 uint64_t free_bytes(void);
 

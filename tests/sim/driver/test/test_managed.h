@@ -28,9 +28,7 @@ void touch_for(uint64_t cost, CUdeviceptr at, uint64_t bytes, CUstream stream);
 void touch(CUdeviceptr at, uint64_t bytes);
 void prefetch(CUdeviceptr at, uint64_t bytes, CUdevice device);
 
-// Times on the GPU's own clock, in ms. What is timed follows a kernel of LEAD_NS, so that all of it
-// has been submitted when it begins.
-#define LEAD_NS UINT64_C(200000000)
+// Times on the GPU's own clock, in ms, of what is held until all of it has been submitted.
 CUevent event(void);
 float elapsed(CUevent start, CUevent end);
 double link_ms(uint64_t bytes);

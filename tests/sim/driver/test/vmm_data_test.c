@@ -184,27 +184,22 @@ static void threads(void) {
         pthread_join(ids[i], NULL);
 }
 
-static void wait_for(void *flag) {
-    while (!__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE))
-        usleep(100);
-}
-
 // Memory that is freed while another stream has yet to use it is missing there: an error of that
 // context, as on hardware, and nothing worse.
 static void freed_too_early(void) {
     CUcontext owner, user;
     CUdeviceptr from, to;
     CUipcMemHandle name;
-    int go = 0;
+    int go;
     OK(cuCtxCreate_v2(&owner, 0, 0));
     OK(cuMemAlloc_v2(&from, unit));
     OK(cuIpcGetMemHandle(&name, from));
     OK(cuCtxCreate_v2(&user, 0, 0));
     OK(cuMemAlloc_v2(&to, unit));
-    OK(cuLaunchHostFunc(NULL, wait_for, &go));
+    hold(NULL, &go);
     OK(cuMemcpyDtoDAsync_v2(to, from, unit, NULL));
     OK(cuCtxDestroy_v2(owner));
-    __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
+    let_go(&go);
     CHECK_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
     OK(cuCtxDestroy_v2(user));
     OK(cuCtxSetCurrent(primary));
