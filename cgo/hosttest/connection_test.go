@@ -102,13 +102,13 @@ func TestReconnectDuringDriverCall(t *testing.T) {
 			a := startAgent(t, 10*mib)
 			h := startHost(t, plain, a.path)
 			h.want("ok 0", "free %d", h.ok("alloc %d", mib)[0])
-			a.session(h, 1)
+			s := a.session(h, 1)
 			h.ok("fail %d", code)
-			h.ok("dawdle 500000")
+			h.ok("dawdle 2000000") // more than a new connection takes
 			h.send("alloc %d", mib)
-			time.Sleep(100 * time.Millisecond)
+			a.eventually("the credit is taken", func() bool { return atomic.LoadUint64(s.usage.credit(0)) == 0 })
 			a.drop()
-			s := a.session(h, 2)
+			s = a.session(h, 2)
 			if s.hello.Held_count != 1 || s.hello.Held[0].Bytes != mib {
 				t.Errorf("declared %d: %v, want %d", s.hello.Held_count, s.hello.Held[0], mib)
 			}

@@ -241,7 +241,7 @@ func TestCrowdOfThreads(t *testing.T) {
 func TestStoppedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
-	a.waitMS = 300
+	a.waitMS = 2000
 	a.start()
 	h := startHost(t, plain, a.path)
 	h.ok("alloc 512")
@@ -250,7 +250,7 @@ func TestStoppedWhileWaiting(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	h.cmd.Process.Signal(syscall.SIGSTOP)
 	a.mu.Unlock()
-	time.Sleep(time.Second)
+	time.Sleep(3 * time.Second)
 	h.cmd.Process.Signal(syscall.SIGCONT)
 	if line := h.answer(); !strings.HasPrefix(line, "ok ") {
 		t.Errorf("allocation of a process that was stopped: %s", line)

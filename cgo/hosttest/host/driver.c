@@ -41,7 +41,7 @@ void test_driver_dawdle(void) {
     unsigned us = __atomic_load_n(&test_driver.dawdle_us, __ATOMIC_RELAXED);
     if (!us)
         return;
-    struct timespec length = {0, (long)(us * 1000u)};
+    struct timespec length = {us / 1000000, us % 1000000 * 1000L};
     nanosleep(&length, NULL);
 }
 
