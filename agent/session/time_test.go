@@ -255,7 +255,6 @@ func TestFloodOfTurns(t *testing.T) {
 		one.rest()
 	}
 	close(stop)
-	flood.Close()
 	<-done
 }
 
