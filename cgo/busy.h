@@ -65,30 +65,29 @@
 
 // What is known of launches with one key. Written by the helper, but for what says otherwise.
 struct weir_busy_key {
-    uint64_t key;             // 0: free; written once, by whoever comes first
-    uint64_t expected_ns;     // 0: not known yet
-    uint64_t idle_before_ns;  // its GPU's, when the first of the unknown was launched; by all
-    uint64_t surplus_before_ns;
-    uint64_t since_ns;   // when it was first launched
-    uint32_t unknown;    // launches that were made before it was; by all
-    uint32_t measuring;  // samples on their way; by all
-    uint32_t visits;     // sampled launches since one was measured; by all
-    uint32_t useless;    // samples in a row that came to nothing
+    uint64_t key;          // 0: free; written once, by whoever comes first
+    uint64_t expected_ns;  // 0: not known yet
+    uint64_t since_ns;     // when it was first launched
     // Of what was learned, for launching threads: roughly what it takes, whether that is known by
     // more than rough samples, and how many chances to sample go by for each.
     uint64_t roughly_ns;
     uint32_t sure, pause;
-    uint32_t epoch;  // its GPU's, when it was learned
-    uint32_t told;   // launches of which its family told; by all
-    uint32_t eager;  // more samples are worth their calls, since they differ
-    uint32_t clean;  // it is known by samples that hold nothing of others
-    // Launches that were counted by a rough expectation, and by how much in all; by all. What was
-    // busy, and what had been launched, before the first of them.
-    uint64_t guesses, guessed_ns, guess_busy_ns, guess_work_ns;
+    uint32_t epoch;    // its GPU's, when it was learned
+    uint32_t eager;    // more samples are worth their calls, since they differ
+    uint32_t useless;  // samples in a row that came to nothing
+    uint32_t clean;    // it is known by samples that hold nothing of others
     // Where it belongs, and its place there; by all.
     struct weir_busy_family *family;
     uint64_t family_key, amount;
     struct weir_learned learned;
+    // Not in the line that each launch reads: launches that were made before it was known, samples
+    // on their way, sampled launches since one was measured, launches of which its family told; and
+    // its GPU's times when the first of the unknown was launched. By all.
+    uint32_t unknown, measuring, visits, told;
+    uint64_t idle_before_ns, surplus_before_ns;
+    // Launches that were counted by a rough expectation, and by how much in all; by all. What was
+    // busy, and what had been launched, before the first of them.
+    uint64_t guesses, guessed_ns, guess_busy_ns, guess_work_ns;
 } __attribute__((aligned(64)));
 
 // What is known of all launches of one function, or all copies of a kind: it tells of those whose
@@ -153,6 +152,7 @@ struct weir_trail {
     uint64_t work_ns[WEIR_TRAIL_EVENTS];
     uint32_t head, tail;  // recorded, and seen to have come, by the thread
     uint32_t refused;     // events of this stream are refused
+    uint64_t calls;       // of the driver, by the thread; for figures
     // Of the helper.
     uint64_t seen;        // launches when it last looked
     uint64_t still_ns;    // since when these are all
@@ -183,6 +183,7 @@ struct weir_busy_lane {
     // Of the rest.
     uint32_t gpu, place;    // ordinal; of the context
     uint64_t done_work_ns;  // of the work, so much is done for certain; by helper and thread
+    uint64_t place_ns;      // in the window, taken in advance; by its thread alone
     uint64_t blind;         // `launches` with the last one of which nothing was expected
     // Its thread's word at the gate (gate.h); NULL: it has none, or that is not known now.
     const uint64_t *entry;
@@ -270,7 +271,7 @@ struct weir_busy {
     uint32_t moved;   // lanes that were taken into another context
     uint32_t full;    // launches that look for no lane, since there was none a moment ago; by all
     uint64_t unmeasured;  // launches for which there was no lane
-    uint64_t calls;       // of the driver, by launches; for figures
+    uint64_t calls;       // of the driver, by launches that are sampled; for figures
     uint64_t polls;       // of the driver, by the helper; for figures
     struct {
         CUcontext context;
@@ -472,6 +473,15 @@ static inline void weir_busy_done(struct weir_busy_lane *lane, uint64_t launches
         __atomic_store_n(&lane->done, launches, __ATOMIC_RELAXED);
     if (work_ns > __atomic_load_n(&lane->done_work_ns, __ATOMIC_RELAXED))
         __atomic_store_n(&lane->done_work_ns, work_ns, __ATOMIC_RELAXED);
+}
+
+// Our calls of the driver so far; for figures.
+static inline uint64_t weir_busy_calls(const struct weir_busy *busy) {
+    uint64_t calls = WEIR_GET(busy->calls) + WEIR_GET(busy->polls);
+    uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < used; i++)
+        calls += WEIR_GET(busy->lanes[i].trail.calls);
+    return calls;
 }
 
 // What was settled for a GPU last: busy time so far.

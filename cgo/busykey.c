@@ -32,10 +32,12 @@ static struct weir_busy_key *least_of(struct weir_busy *busy, uint64_t key) {
 struct weir_busy_key *weir_busy_key_enter(struct weir_busy *busy, uint64_t key) {
     for (uint32_t i = 0; i < WEIR_BUSY_PROBES; i++) {
         struct weir_busy_key *at = &busy->keys[weir_busy_key_home(key, i)];
-        uint64_t none = 0;
-        if (!__atomic_compare_exchange_n(&at->key, &none, key, 0, __ATOMIC_ACQ_REL,
-                                         __ATOMIC_ACQUIRE) &&
-            none != key)
+        uint64_t none = __atomic_load_n(&at->key, __ATOMIC_ACQUIRE);
+        // An exchange of a key that is there would take its line from all threads that launch.
+        if (none != key &&
+            (none || (!__atomic_compare_exchange_n(&at->key, &none, key, 0, __ATOMIC_ACQ_REL,
+                                                   __ATOMIC_ACQUIRE) &&
+                      none != key)))
             continue;
         if (!WEIR_GET(at->since_ns))
             WEIR_PUT(at->since_ns, weir_busy_clock());

@@ -55,11 +55,12 @@ struct weir_time_gpu {
     uint64_t room_ns;      // expected work in flight in a lane, at most; 0: there is no window
     uint64_t room_all_ns;  // the same in all lanes together
     uint64_t step_ns;      // with a window a lane is looked at after so much work
-    int64_t taken_ns;      // work that was let through, all in all; by all
-    int64_t limit_ns;      // so much of that may be, until it is looked again
     uint64_t free_ns;      // what all lanes have in flight is not waited for until then
     uint32_t met;          // a thread has waited for that
     uint32_t wanted;       // the lease word of which WANT was said; 0: of none
+    // Written by all at each look: in a line of their own, lest these cost whoever only reads.
+    int64_t taken_ns __attribute__((aligned(64)));  // work that was let through, all in all
+    int64_t limit_ns;  // so much of that may be, until it is looked again
 } __attribute__((aligned(64)));
 
 struct weir_time {

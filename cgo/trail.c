@@ -6,23 +6,26 @@
 
 #define WITHOUT_TIMES 2u  // flag of an event
 
-static CUresult record(struct weir_busy *busy, CUevent *event, CUstream stream) {
+// ---- The lane's thread ----
+
+// Counted in the lane: a counter of all threads would cost each of them more than its calls.
+static void count(struct weir_trail *trail, uint64_t calls) {
+    WEIR_PUT(trail->calls, trail->calls + calls);
+}
+
+static CUresult record(struct weir_trail *trail, CUevent *event, CUstream stream) {
     CUresult result = CUDA_SUCCESS;
     if (!*event) {
-        __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
+        count(trail, 1);
         result = WEIR_REAL(cuEventCreate)(event, WITHOUT_TIMES);
     }
-    __atomic_fetch_add(&busy->calls, 1, __ATOMIC_RELAXED);
+    count(trail, 1);
     return result ? result : WEIR_REAL(cuEventRecord)(*event, stream);
 }
 
-// `counted`: launches' calls, or the helper's.
-static int has_come(uint64_t *counted, CUevent event) {
-    __atomic_fetch_add(counted, 1, __ATOMIC_RELAXED);
+static int has_come(CUevent event) {
     return WEIR_REAL(cuEventQuery)(event) != CUDA_ERROR_NOT_READY;
 }
-
-// ---- The lane's thread ----
 
 // While something is captured elsewhere the call is made so that it does not disturb that; this
 // stream is not, since its launch was none of a capture.
@@ -33,7 +36,7 @@ void weir_trail_mark(struct weir_busy *busy, struct weir_busy_lane *lane) {
     if (WEIR_GET(trail->refused))
         return;
     int mode = captures ? weir_capture_relax() : -1;
-    CUresult result = record(busy, &trail->events[at], lane->stream);
+    CUresult result = record(trail, &trail->events[at], lane->stream);
     weir_capture_restore(mode);
     if (result != CUDA_SUCCESS) {
         WEIR_PUT(trail->refused, !captures);
@@ -51,20 +54,22 @@ void weir_trail_ask(struct weir_busy *busy, struct weir_busy_lane *lane) {
     if (__atomic_load_n(&busy->captures, __ATOMIC_ACQUIRE))
         return;
     int mode = weir_capture_relax();
-    __atomic_fetch_add(&busy->calls, 3, __ATOMIC_RELAXED);
+    count(&lane->trail, 3);
     if (WEIR_REAL(cuStreamQuery)(lane->stream) == CUDA_SUCCESS)
         weir_busy_done(lane, lane->launches, lane->work_ns);
     weir_capture_restore(mode);
 }
 
-uint32_t weir_trail_left(struct weir_busy *busy, struct weir_busy_lane *lane) {
+uint32_t weir_trail_left(struct weir_busy_lane *lane) {
     struct weir_trail *trail = &lane->trail;
     int mode = trail->tail == trail->head ? -1 : weir_capture_relax();
     while (trail->tail != trail->head) {
         uint32_t at = trail->tail % WEIR_TRAIL_EVENTS;
-        if (WEIR_GET(lane->done) < trail->launches[at] &&
-            !has_come(&busy->calls, trail->events[at]))
-            break;
+        if (WEIR_GET(lane->done) < trail->launches[at]) {
+            count(trail, 1);
+            if (!has_come(trail->events[at]))
+                break;
+        }
         weir_busy_done(lane, trail->launches[at], trail->work_ns[at]);
         trail->tail++;
     }
@@ -122,7 +127,8 @@ static void look_at_marks(struct weir_busy *busy, struct weir_busy_lane *lane) {
         uint64_t work_ns = WEIR_GET(trail->work_ns[place]);
         if (launches <= WEIR_GET(lane->done))
             continue;
-        if (!has_come(&busy->polls, WEIR_GET(trail->events[place])))
+        __atomic_fetch_add(&busy->polls, 1, __ATOMIC_RELAXED);
+        if (!has_come(WEIR_GET(trail->events[place])))
             return;
         weir_busy_done(lane, launches, work_ns);
     }

@@ -24,7 +24,7 @@
 void weir_trail_mark(struct weir_busy *busy, struct weir_busy_lane *lane);
 
 // The lane's thread: forgets its events that have come. How many are left.
-uint32_t weir_trail_left(struct weir_busy *busy, struct weir_busy_lane *lane);
+uint32_t weir_trail_left(struct weir_busy_lane *lane);
 
 // The lane's thread: asks its stream whether all is done.
 void weir_trail_ask(struct weir_busy *busy, struct weir_busy_lane *lane);

@@ -48,8 +48,12 @@ static void wait_for_room(struct weir_time *time, uint32_t gpu, struct weir_busy
                           uint64_t room_ns) {
     uint64_t until_ns = 0;
     for (;;) {
-        uint32_t left = weir_trail_left(&time->busy, lane);
+        uint32_t left = lane->trail.head - lane->trail.tail;
         uint64_t flight_ns = weir_window_in_flight(lane);
+        if (flight_ns > room_ns || left > WEIR_WINDOW_BLIND) {  // as far as was asked
+            left = weir_trail_left(lane);
+            flight_ns = weir_window_in_flight(lane);
+        }
         if (!left && flight_ns > room_ns) {
             weir_trail_ask(&time->busy, lane);  // what was launched without a window has no events
             flight_ns = weir_window_in_flight(lane);
@@ -84,14 +88,26 @@ static int is_inside(void) {
     return word && weir_gate_is_inside(WEIR_GET(word->state));
 }
 
-// Through the gate, with a place for so much work.
-static int goes(struct weir_time *time, uint32_t gpu, uint64_t ns, const struct weir_hope *hope,
-                struct weir_pass *pass) {
+// Through the gate, with a place for so much work: one that the lane has taken in advance, or a new
+// one. A lane takes as much as it does between two looks, so that short launches meet in a word
+// that all write only now and then, and all lanes together a part of a window too much at most.
+static int goes(struct weir_time *time, uint32_t gpu, uint64_t ns, struct weir_busy_lane *lane,
+                const struct weir_hope *hope, struct weir_pass *pass) {
     *pass = weir_gate_enter(&time->gate, gpu);
     if (!weir_window_room(time, gpu) || (pass->lease & WEIR_LEASE_CLOSED) ||
-        (!pass->word && pass->wordless == WEIR_GATE_NESTED) || hope->over ||
-        weir_window_take(time, gpu, ns))
+        (!pass->word && pass->wordless == WEIR_GATE_NESTED) || hope->over)
         return 1;
+    if (lane && lane->place_ns >= ns) {
+        lane->place_ns -= ns;
+        return 1;
+    }
+    uint64_t step_ns = WEIR_GET(time->gpus[gpu].step_ns),
+             take_ns = lane && step_ns > ns ? step_ns : ns;
+    if (weir_window_take(time, gpu, take_ns)) {
+        if (lane)
+            lane->place_ns += take_ns - ns;
+        return 1;
+    }
     weir_gate_leave(&time->gate, gpu, *pass);
     return 0;
 }
@@ -105,11 +121,12 @@ struct weir_window_pass weir_window_enter(struct weir_time *time, uint32_t gpu,
         room_ns = weir_window_room(time, gpu);
         if (room_ns && !is_inside()) {
             wait_for_room(time, gpu, lane, room_ns);
-            weir_window_wait(time, gpu, &hope);
+            if (lane->place_ns < guess_ns)
+                weir_window_wait(time, gpu, &hope);
         }
         if (weir_window_is_closed(time, gpu))
             hope = (struct weir_hope){.done = 0};
-    } while (!goes(time, gpu, guess_ns, &hope, &to.pass));
+    } while (!goes(time, gpu, guess_ns, lane, &hope, &to.pass));
     int each = (room_ns || WEIR_GET(time->busy.captures)) && needs_each(&time->busy, lane);
     uint64_t step_ns = WEIR_GET(time->gpus[gpu].step_ns);
     step_ns = !room_ns ? STEP_ALONE_NS : step_ns ? step_ns : room_ns / WEIR_WINDOW_STEPS;
@@ -127,8 +144,8 @@ struct weir_pass weir_window_enter_loose(struct weir_time *time, uint32_t gpu, u
             weir_window_wait(time, gpu, &hope);
         if (weir_window_is_closed(time, gpu))
             hope = (struct weir_hope){.done = 0};
-    } while (
-        !goes(time, gpu, mean_ns ? mean_ns : weir_window_guess(time, gpu, NULL), &hope, &pass));
+    } while (!goes(time, gpu, mean_ns ? mean_ns : weir_window_guess(time, gpu, NULL), NULL, &hope,
+                   &pass));
     return pass;
 }
 

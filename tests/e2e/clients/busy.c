@@ -159,7 +159,7 @@ static void *work(void *number) {
             wait_until(next);
         if (!number && !calls_at_half && now_ns() > begin + mix.ms * 500000) {
             launches_at_half = i * mix.threads;
-            calls_at_half = busy->calls + busy->polls;
+            calls_at_half = weir_busy_calls(busy);
         }
     }
     for (uint64_t s = 0; s < mix.streams; s++)
@@ -212,7 +212,7 @@ int main(int count, char **arguments) {
     const struct weir_busytime *time = &busy->gpus[0].time;
     printf("measured %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
            weir_busy_ns(busy, 0), time->covered_ns, time->work_ns, launched,
-           launched - launches_at_half, busy->calls + busy->polls - calls_at_half);
+           launched - launches_at_half, weir_busy_calls(busy) - calls_at_half);
     fflush(stdout);
     return read(STDIN_FILENO, line, sizeof(line)) < 0;
 }

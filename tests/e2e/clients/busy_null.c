@@ -70,10 +70,10 @@ int measure_cost(unsigned threads) {
         all_threads(threads);
         nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
     }
-    uint64_t calls = busy->calls + busy->polls;
+    uint64_t calls = weir_busy_calls(busy);
     double with = all_threads(threads);
     double launches = (double)threads * BATCHES * BATCH;
-    double per_64 = (double)(busy->calls + busy->polls - calls) * 64 / launches;
+    double per_64 = (double)(weir_busy_calls(busy) - calls) * 64 / launches;
     bare = 1;
     double without = all_threads(threads);
     printf("cost %.2f %.2f %.3f\n", without, with - without, per_64);
