@@ -92,7 +92,8 @@ static void write_question(const struct weir_state *state, const struct weir_ask
     switch (ask->type) {
     case WEIR_MSG_REQUEST:
         header.bytes = sizeof(question->request);
-        question->request = (struct weir_request){header, index, ask->detail, ask->bytes};
+        question->request = (struct weir_request){
+            .header = header, .gpu = index, .kind = ask->detail, .bytes = ask->bytes};
         return;
     case WEIR_MSG_QUERY:
         header.bytes = sizeof(question->query);

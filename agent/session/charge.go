@@ -40,6 +40,9 @@ func (c *container) request(s *session, out outlet, m *abi.Request) *abi.Verdict
 			Header: abi.Header{Seq: m.Header.Seq}, Verdict: abi.NoSuchGPU, Gpu: m.Gpu,
 		}
 	}
+	if m.Kind == abi.KindMovable { // no container has swap yet
+		return &abi.Verdict{Header: abi.Header{Seq: m.Header.Seq}, Verdict: abi.OverSwap, Gpu: m.Gpu}
+	}
 	w := &waiter{s: s, out: out, request: *m, until: time.Now().Add(exitHold + exitPoll)}
 	verdict := c.decide(w)
 	if verdict == nil && c.connected(s) {

@@ -51,6 +51,9 @@ func (v *conversation) packet(p []byte) *ending {
 	}
 	switch m := m.(type) {
 	case *abi.Request:
+		if m.Flags&abi.RequestAgain != 0 {
+			return &ending{abi.CloseProtocol, "movable memory is declared, and none was granted"}
+		}
 		return v.ask(m.Header, func() (any, error) {
 			if verdict := v.c.request(v.s, v.out, m); verdict != nil {
 				return verdict, nil
@@ -90,6 +93,8 @@ func (v *conversation) packet(p []byte) *ending {
 		return v.turn((*turns.Member).Progress, &m.Turn)
 	case *wire.Idle:
 		return v.turn((*turns.Member).Idle, &m.Turn)
+	case *abi.Moved, *wire.Used, *wire.Freed:
+		return &ending{abi.CloseProtocol, "movable memory is named, and none was granted"}
 	case *abi.Note:
 		v.c.note(v.s, m)
 	}

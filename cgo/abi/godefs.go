@@ -41,6 +41,10 @@ const (
 	MsgDrained       = C.WEIR_MSG_DRAINED
 	MsgProgress      = C.WEIR_MSG_PROGRESS
 	MsgIdle          = C.WEIR_MSG_IDLE
+	MsgMove          = C.WEIR_MSG_MOVE
+	MsgMoved         = C.WEIR_MSG_MOVED
+	MsgUsed          = C.WEIR_MSG_USED
+	MsgFreed         = C.WEIR_MSG_FREED
 	LeaseClosed      = C.WEIR_LEASE_CLOSED
 	TurnsAlone       = C.WEIR_TURNS_ALONE
 	TurnsRivals      = C.WEIR_TURNS_RIVALS
@@ -56,12 +60,17 @@ const (
 	KindCode         = C.WEIR_KIND_CODE
 	KindLimit        = C.WEIR_KIND_LIMIT
 	KindImported     = C.WEIR_KIND_IMPORTED
+	KindMovable      = C.WEIR_KIND_MOVABLE
+	RequestAgain     = C.WEIR_REQUEST_AGAIN
 	Granted          = C.WEIR_GRANTED
 	OverCap          = C.WEIR_OVER_CAP
 	NoSuchGPU        = C.WEIR_NO_SUCH_GPU
 	ChargedElsewhere = C.WEIR_CHARGED_ELSEWHERE
+	OverSwap         = C.WEIR_OVER_SWAP
+	HostFull         = C.WEIR_HOST_FULL
 	ShareAgain       = C.WEIR_SHARE_AGAIN
 	GPUCountContext  = C.WEIR_GPU_COUNT_CONTEXT
+	GPUVirtual       = C.WEIR_GPU_VIRTUAL
 	CloseProtocol    = C.WEIR_CLOSE_PROTOCOL
 	CloseVersion     = C.WEIR_CLOSE_VERSION
 	CloseIdentity    = C.WEIR_CLOSE_IDENTITY
@@ -74,6 +83,19 @@ const (
 	NoteForked       = C.WEIR_NOTE_FORKED
 	NoteBadPage      = C.WEIR_NOTE_BAD_PAGE
 	NoteBound        = C.WEIR_NOTE_BOUND
+	NoteUnconverted  = C.WEIR_NOTE_UNCONVERTED
+	NoteExported     = C.WEIR_NOTE_EXPORTED
+	PlainCard        = C.WEIR_PLAIN_CARD
+	PlainPeers       = C.WEIR_PLAIN_PEERS
+	PlainLibrary     = C.WEIR_PLAIN_LIBRARY
+	PlainExported    = C.WEIR_PLAIN_EXPORTED
+	PlainDriver      = C.WEIR_PLAIN_DRIVER
+	ExporterUCX      = C.WEIR_EXPORTER_UCX
+	ExporterNVSHMEM  = C.WEIR_EXPORTER_NVSHMEM
+	ExporterNCCL     = C.WEIR_EXPORTER_NCCL
+	ExportedIPC      = C.WEIR_EXPORTED_IPC
+	ExportedRange    = C.WEIR_EXPORTED_RANGE
+	ExportedValue    = C.WEIR_EXPORTED_STREAM_VALUE
 	BoundPools       = C.WEIR_BOUND_POOLS
 	BoundContexts    = C.WEIR_BOUND_CONTEXTS
 	BoundHandles     = C.WEIR_BOUND_HANDLES
@@ -86,6 +108,18 @@ const (
 	BadPageContents  = C.WEIR_BAD_PAGE_CONTENTS
 	ClosePass        = C.WEIR_CLOSE_PASS
 	WelcomePass      = C.WEIR_WELCOME_PASS
+	WelcomePlain     = C.WEIR_WELCOME_PLAIN
+	MovableUnit      = C.WEIR_MOVABLE_UNIT
+	MovablesMax      = C.WEIR_MOVABLES_MAX
+	MovesMax         = C.WEIR_MOVES_MAX
+	MovedMax         = C.WEIR_MOVED_MAX
+	NamedMax         = C.WEIR_NAMED_MAX
+	MoveOut          = C.WEIR_MOVE_OUT
+	MoveFresh        = C.WEIR_MOVE_FRESH
+	MoveCancel       = C.WEIR_MOVE_CANCEL
+	MoveDone         = C.WEIR_MOVE_DONE
+	MoveUndone       = C.WEIR_MOVE_UNDONE
+	MoveFailed       = C.WEIR_MOVE_FAILED
 	DriverOldest     = C.WEIR_DRIVER_OLDEST
 )
 
@@ -116,6 +150,16 @@ type Share C.struct_weir_share
 type Shared C.struct_weir_shared
 
 type Turn C.struct_weir_turn
+
+type MoveEntry C.struct_weir_move_entry
+
+type Move C.struct_weir_move
+
+type MovedEntry C.struct_weir_moved_entry
+
+type Moved C.struct_weir_moved
+
+type Named C.struct_weir_named
 
 type Note C.struct_weir_note
 

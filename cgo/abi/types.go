@@ -4,8 +4,8 @@
 package abi
 
 const (
-	Version          = 0x2
-	Oldest           = 0x2
+	Version          = 0x3
+	Oldest           = 0x3
 	GPUsMax          = 0x40
 	MsgBytesMax      = 0x900
 	PageBytes        = 0x4000
@@ -35,6 +35,10 @@ const (
 	MsgDrained       = 0x11
 	MsgProgress      = 0x12
 	MsgIdle          = 0x13
+	MsgMove          = 0x14
+	MsgMoved         = 0x15
+	MsgUsed          = 0x16
+	MsgFreed         = 0x17
 	LeaseClosed      = 0x1
 	TurnsAlone       = 0x0
 	TurnsRivals      = 0x1
@@ -50,12 +54,17 @@ const (
 	KindCode         = 0x9
 	KindLimit        = 0xa
 	KindImported     = 0xb
+	KindMovable      = 0xc
+	RequestAgain     = 0x1
 	Granted          = 0x1
 	OverCap          = 0x2
 	NoSuchGPU        = 0x3
 	ChargedElsewhere = 0x4
+	OverSwap         = 0x5
+	HostFull         = 0x6
 	ShareAgain       = 0x1
 	GPUCountContext  = 0x1
+	GPUVirtual       = 0x2
 	CloseProtocol    = 0x1
 	CloseVersion     = 0x2
 	CloseIdentity    = 0x3
@@ -68,6 +77,19 @@ const (
 	NoteForked       = 0x4
 	NoteBadPage      = 0x5
 	NoteBound        = 0x6
+	NoteUnconverted  = 0x7
+	NoteExported     = 0x8
+	PlainCard        = 0x1
+	PlainPeers       = 0x2
+	PlainLibrary     = 0x3
+	PlainExported    = 0x4
+	PlainDriver      = 0x5
+	ExporterUCX      = 0x1
+	ExporterNVSHMEM  = 0x2
+	ExporterNCCL     = 0x3
+	ExportedIPC      = 0x1
+	ExportedRange    = 0x2
+	ExportedValue    = 0x3
 	BoundPools       = 0x1
 	BoundContexts    = 0x2
 	BoundHandles     = 0x3
@@ -80,6 +102,18 @@ const (
 	BadPageContents  = 0x3
 	ClosePass        = 0x1
 	WelcomePass      = 0x1
+	WelcomePlain     = 0x2
+	MovableUnit      = 0x200000
+	MovablesMax      = 0x10000
+	MovesMax         = 0x20
+	MovedMax         = 0x40
+	NamedMax         = 0x100
+	MoveOut          = 0x1
+	MoveFresh        = 0x2
+	MoveCancel       = 0x4
+	MoveDone         = 0x1
+	MoveUndone       = 0x2
+	MoveFailed       = 0x3
 	DriverOldest     = 0x2b20
 )
 
@@ -121,10 +155,14 @@ type Welcome struct {
 }
 
 type Request struct {
-	Header Header
-	Gpu    uint32
-	Kind   uint32
-	Bytes  uint64
+	Header     Header
+	Gpu        uint32
+	Kind       uint32
+	Bytes      uint64
+	Id         uint64
+	Here_bytes uint64
+	Flags      uint32
+	Reserved   uint32
 }
 
 type Verdict struct {
@@ -191,6 +229,42 @@ type Turn struct {
 	Reserved uint32
 }
 
+type MoveEntry struct {
+	Move     uint64
+	Id       uint64
+	Offset   uint64
+	Bytes    uint64
+	Flags    uint32
+	Reserved uint32
+}
+
+type Move struct {
+	Header  Header
+	Gpu     uint32
+	Count   uint32
+	Entries [32]MoveEntry
+}
+
+type MovedEntry struct {
+	Move   uint64
+	Result uint32
+	Ns     uint32
+}
+
+type Moved struct {
+	Header  Header
+	Gpu     uint32
+	Count   uint32
+	Entries [64]MovedEntry
+}
+
+type Named struct {
+	Header Header
+	Gpu    uint32
+	Count  uint32
+	Ids    [256]uint64
+}
+
 type Note struct {
 	Header Header
 	Code   uint32
@@ -218,7 +292,10 @@ type GPUControl struct {
 	Window_us     uint32
 	Wait_ms_max   uint32
 	Turns         uint32
-	Reserved      [7]uint64
+	Swap_bytes    uint64
+	Piece_bytes   uint64
+	Movable_bytes uint64
+	Reserved      [4]uint64
 }
 
 type ControlPage struct {

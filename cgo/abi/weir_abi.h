@@ -14,8 +14,8 @@
 // The version of this file. HELLO offers a range, WELCOME names the one in use. What lets two
 // versions that have nothing in common part in peace never changes: the header, HELLO as far as
 // abi_newest, and CLOSE.
-#define WEIR_ABI_VERSION 2u
-#define WEIR_ABI_OLDEST 2u
+#define WEIR_ABI_VERSION 3u
+#define WEIR_ABI_OLDEST 3u
 // The oldest driver that is served, as cuDriverGetVersion gives it: 11.4 (driver 470), the first
 // whose cuDeviceGetUuid tells MIG instances apart.
 #define WEIR_DRIVER_OLDEST 11040u
@@ -32,6 +32,14 @@
 #define WEIR_SHARES_MAX 65536u
 // Contexts that one process has on a GPU, at most.
 #define WEIR_CONTEXTS_MAX 512u
+// Movable memory, and what of it is moved at once, are multiples of this, in bytes.
+#define WEIR_MOVABLE_UNIT 2097152u
+// Movable allocations that one session may have at the same time.
+#define WEIR_MOVABLES_MAX 65536u
+// Entries of MOVE, of MOVED, and of USED and FREED.
+#define WEIR_MOVES_MAX 32u
+#define WEIR_MOVED_MAX 64u
+#define WEIR_NAMED_MAX 256u
 // Longest futex wait of the library before it looks whether the agent is alive, in milliseconds.
 #define WEIR_WAIT_MS_MAX 100u
 // Of a lease word: launches are to wait.
@@ -64,9 +72,14 @@ enum weir_msg_type {
     WEIR_MSG_DRAINED = 17,  // library -> agent: of a closed lease all is done
     WEIR_MSG_PROGRESS = 18,  // library -> agent: of a lease that is to end something is done
     WEIR_MSG_IDLE = 19,      // library -> agent: nothing is submitted, and nobody waits
+    WEIR_MSG_MOVE = 20,      // agent -> library: move pieces of movable memory, or do not after all
+    WEIR_MSG_MOVED = 21,     // library -> agent: what has become of moves
+    WEIR_MSG_USED = 22,      // library -> agent: movable memory that kernels use
+    WEIR_MSG_FREED = 23,     // library -> agent: movable memory that there is no more
 };
 
-// What a REQUEST is for. It names the allocation in events; all kinds draw on one credit.
+// What a REQUEST is for. It names the allocation in events; all kinds but the last draw on one
+// credit.
 enum weir_kind {
     WEIR_KIND_PLAIN = 1,
     WEIR_KIND_PITCHED = 2,
@@ -79,6 +92,14 @@ enum weir_kind {
     WEIR_KIND_CODE = 9,       // code and global variables of modules
     WEIR_KIND_LIMIT = 10,     // heap, stack and printf buffer beyond what a context begins with
     WEIR_KIND_IMPORTED = 11,  // memory of unknown origin, imported
+    WEIR_KIND_MOVABLE = 12,   // plain or pitched memory that can be swapped out
+};
+
+// Of REQUEST.
+enum weir_request_flag {
+    // Movable memory had since before this connection, declared anew after WELCOME: cannot be
+    // refused, has no answer. The DROP that says that all is declared says it of this, too.
+    WEIR_REQUEST_AGAIN = 1 << 0,
 };
 
 enum weir_verdict_code {
@@ -88,6 +109,8 @@ enum weir_verdict_code {
     // IMPORT: its exporter's container is charged, nothing is taken. EXPORT: the key is another's,
     // nothing was moved.
     WEIR_CHARGED_ELSEWHERE = 4,
+    WEIR_OVER_SWAP = 5,  // MOVABLE: the container would have more than its cap and swap together
+    WEIR_HOST_FULL = 6,  // MOVABLE: the node's movable memory would be more than the host takes
 };
 
 // Of EXPORT, IMPORT and DROP.
@@ -100,6 +123,7 @@ enum weir_share_flag {
 // Of a GPU in the control page.
 enum weir_gpu_flag {
     WEIR_GPU_COUNT_CONTEXT = 1 << 0,  // contexts, code and limits count against the cap
+    WEIR_GPU_VIRTUAL = 1 << 1,        // reports of memory show the cap and swap together
 };
 
 enum weir_close_reason {
@@ -118,7 +142,8 @@ enum weir_close_flag {
 
 // Of WELCOME.
 enum weir_welcome_flag {
-    WEIR_WELCOME_PASS = 1 << 0,  // the same, if the library cannot use the pages
+    WEIR_WELCOME_PASS = 1 << 0,   // the same, if the library cannot use the pages
+    WEIR_WELCOME_PLAIN = 1 << 1,  // its executable has tried to export: nothing is to be movable
 };
 
 enum weir_note_code {
@@ -130,6 +155,37 @@ enum weir_note_code {
     WEIR_NOTE_BAD_PAGE =
         5,  // a page of WELCOME is not to be used; a = enum weir_bad_page, b = its ABI
     WEIR_NOTE_BOUND = 6,  // refused by a bound of the library's own; a = enum weir_bound, b = it
+    // There is swap, and this process's memory stays plain; a = enum weir_plain_reason, b = enum
+    // weir_exporter. Once a process.
+    WEIR_NOTE_UNCONVERTED = 7,
+    // What plain memory can and movable memory cannot; a = enum weir_exported. Once a process: the
+    // agent remembers its executable.
+    WEIR_NOTE_EXPORTED = 8,
+};
+
+// Why a process has no movable memory.
+enum weir_plain_reason {
+    WEIR_PLAIN_CARD = 1,      // a card that it sees has no concurrent managed access
+    WEIR_PLAIN_PEERS = 2,     // it sees cards that have no access to each other
+    WEIR_PLAIN_LIBRARY = 3,   // it has a library that exports memory
+    WEIR_PLAIN_EXPORTED = 4,  // its executable has tried to export
+    WEIR_PLAIN_DRIVER = 5,    // the driver lacks a call that moving needs
+    WEIR_PLAIN_REASONS = 6,
+};
+
+// Libraries that export memory.
+enum weir_exporter {
+    WEIR_EXPORTER_UCX = 1,
+    WEIR_EXPORTER_NVSHMEM = 2,
+    WEIR_EXPORTER_NCCL = 3,  // counts where the process sees several cards
+};
+
+// What was tried with movable memory.
+enum weir_exported {
+    WEIR_EXPORTED_IPC = 1,           // cuIpcGetMemHandle
+    WEIR_EXPORTED_RANGE = 2,         // cuMemGetHandleForAddressRange
+    WEIR_EXPORTED_STREAM_VALUE = 3,  // cuStreamWaitValue, cuStreamWriteValue, cuStreamBatchMemOp
+    WEIR_EXPORTEDS = 4,
 };
 
 // What the library keeps account of up to a bound, beyond which it refuses more.
@@ -197,6 +253,12 @@ struct weir_request {
     uint32_t gpu;    // index into the control page
     uint32_t kind;   // enum weir_kind
     uint64_t bytes;  // what is missing for this allocation, in charge units' bytes; never 0
+    // MOVABLE: its number, the session's own, which is never used again. Other kinds: 0.
+    uint64_t id;
+    // AGAIN: so much of it, from its beginning, is on the card, by what moves were answered.
+    uint64_t here_bytes;
+    uint32_t flags;  // enum weir_request_flag
+    uint32_t reserved;
 };
 
 struct weir_verdict {
@@ -219,8 +281,8 @@ struct weir_answer {
     uint32_t gpu;
     uint32_t reserved;
     uint64_t
-        free_bytes;  // what one allocation of this session could still get, own credit included
-    uint64_t cap_bytes;
+        free_bytes;      // what one allocation of this session could still get, own credit included
+    uint64_t cap_bytes;  // what reports show as the total
 };
 
 // Contexts take memory that no call names. The library asks once it has made the first on a GPU of
@@ -274,6 +336,59 @@ struct weir_turn {
     uint32_t reserved;
 };
 
+// Of a move.
+enum weir_move_flag {
+    WEIR_MOVE_OUT = 1 << 0,     // to the host; else to the card
+    WEIR_MOVE_FRESH = 1 << 1,   // to the card: it was never touched, so there is nothing to bring
+    WEIR_MOVE_CANCEL = 1 << 2,  // do not begin the move of this number, all else is zero
+};
+
+struct weir_move_entry {
+    uint64_t move;  // its number; never 0
+    uint64_t id;    // of the allocation, as its REQUEST had it
+    uint64_t offset;
+    uint64_t bytes;
+    uint32_t flags;  // enum weir_move_flag
+    uint32_t reserved;
+};
+
+// Each move has its number in one entry of one MOVED, also one that was cancelled and one of memory
+// that was freed; but for those of a connection that ends.
+struct weir_move {
+    struct weir_header header;
+    uint32_t gpu;
+    uint32_t count;  // entries in use; the others are zero
+    struct weir_move_entry entries[WEIR_MOVES_MAX];
+};
+
+enum weir_move_result {
+    WEIR_MOVE_DONE = 1,
+    WEIR_MOVE_UNDONE = 2,  // cancelled before it began, or its memory is freed
+    WEIR_MOVE_FAILED = 3,  // the driver refused it
+};
+
+struct weir_moved_entry {
+    uint64_t move;
+    uint32_t result;  // enum weir_move_result
+    uint32_t ns;      // DONE: the driver's time for it alone; UINT32_MAX where it is longer
+};
+
+struct weir_moved {
+    struct weir_header header;
+    uint32_t gpu;
+    uint32_t count;
+    struct weir_moved_entry entries[WEIR_MOVED_MAX];
+};
+
+// USED and FREED, both without an answer. USED with no entries: kernels have run, and what they
+// used is not known. FREED also gives back what a REQUEST was granted and was not allocated.
+struct weir_named {
+    struct weir_header header;
+    uint32_t gpu;
+    uint32_t count;
+    uint64_t ids[WEIR_NAMED_MAX];
+};
+
 struct weir_note {
     struct weir_header header;
     uint32_t code;  // enum weir_note_code
@@ -305,7 +420,11 @@ struct weir_gpu_control {
     uint32_t window_us;
     uint32_t wait_ms_max;  // the longest that a launch waits at the gate before it goes through
     uint32_t turns;        // enum weir_turns: what the agent wants to hear of this GPU
-    uint64_t reserved[7];
+    uint64_t swap_bytes;  // what the container may have beyond its cap; 0: nothing is to be movable
+    uint64_t piece_bytes;  // offsets of moves are multiples of it
+    // Of all sessions: movable memory, wherever it lies. Under `sequence`, as is swap_bytes.
+    uint64_t movable_bytes;
+    uint64_t reserved[4];
 };
 
 // Of a GPU in the control page.
@@ -387,7 +506,9 @@ WEIR_ASSERT_SIZE(weir_welcome, 32);
 WEIR_ASSERT_AT(weir_request, gpu, 8);
 WEIR_ASSERT_AT(weir_request, kind, 12);
 WEIR_ASSERT_AT(weir_request, bytes, 16);
-WEIR_ASSERT_SIZE(weir_request, 24);
+WEIR_ASSERT_AT(weir_request, id, 24);
+WEIR_ASSERT_AT(weir_request, flags, 40);
+WEIR_ASSERT_SIZE(weir_request, 48);
 WEIR_ASSERT_AT(weir_verdict, verdict, 8);
 WEIR_ASSERT_AT(weir_verdict, granted_bytes, 16);
 WEIR_ASSERT_AT(weir_verdict, charged_bytes, 24);
@@ -400,6 +521,19 @@ WEIR_ASSERT_SIZE(weir_answer, 32);
 WEIR_ASSERT_AT(weir_turn, lease, 12);
 WEIR_ASSERT_AT(weir_turn, waiting, 16);
 WEIR_ASSERT_SIZE(weir_turn, 24);
+WEIR_ASSERT_AT(weir_move_entry, bytes, 24);
+WEIR_ASSERT_AT(weir_move_entry, flags, 32);
+WEIR_ASSERT_SIZE(weir_move_entry, 40);
+WEIR_ASSERT_AT(weir_move, count, 12);
+WEIR_ASSERT_AT(weir_move, entries, 16);
+WEIR_ASSERT_SIZE(weir_move, 16 + 40 * WEIR_MOVES_MAX);
+WEIR_ASSERT_AT(weir_moved_entry, result, 8);
+WEIR_ASSERT_SIZE(weir_moved_entry, 16);
+WEIR_ASSERT_AT(weir_moved, entries, 16);
+WEIR_ASSERT_SIZE(weir_moved, 16 + 16 * WEIR_MOVED_MAX);
+WEIR_ASSERT_AT(weir_named, count, 12);
+WEIR_ASSERT_AT(weir_named, ids, 16);
+WEIR_ASSERT_SIZE(weir_named, 16 + 8 * WEIR_NAMED_MAX);
 WEIR_ASSERT_AT(weir_note, code, 8);
 WEIR_ASSERT_AT(weir_note, b, 16);
 WEIR_ASSERT_SIZE(weir_note, 24);
@@ -426,6 +560,8 @@ WEIR_ASSERT_AT(weir_gpu_control, context_bytes, 40);
 WEIR_ASSERT_AT(weir_gpu_control, flags, 48);
 WEIR_ASSERT_AT(weir_gpu_control, lease, 56);
 WEIR_ASSERT_AT(weir_gpu_control, turns, 68);
+WEIR_ASSERT_AT(weir_gpu_control, swap_bytes, 72);
+WEIR_ASSERT_AT(weir_gpu_control, movable_bytes, 88);
 WEIR_ASSERT_SIZE(weir_gpu_control, 128);
 WEIR_ASSERT_AT(weir_control_page, gpu_count, 8);
 WEIR_ASSERT_AT(weir_control_page, ended, 12);
@@ -447,6 +583,7 @@ WEIR_ASSERT_SIZE(weir_usage_page, 128 + 128 * WEIR_GPUS_MAX);
 _Static_assert(sizeof(struct weir_control_page) <= WEIR_PAGE_BYTES, "control page too long");
 _Static_assert(sizeof(struct weir_usage_page) <= WEIR_PAGE_BYTES, "usage page too long");
 _Static_assert(sizeof(struct weir_hello) <= WEIR_MSG_BYTES_MAX, "HELLO too long");
+_Static_assert(sizeof(struct weir_named) <= WEIR_MSG_BYTES_MAX, "USED too long");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "weir's messages are little-endian");
 
 #endif

@@ -48,7 +48,7 @@ type (
 )
 
 // Decode reads one message of a tenant: an *abi.Hello, *abi.Request, *abi.Query, *abi.Measure,
-// *Export, *Import, *Drop, *Want, *Drained, *Progress, *Idle or *abi.Note.
+// *Export, *Import, *Drop, *Want, *Drained, *Progress, *Idle, *abi.Moved, *Used, *Freed or *abi.Note.
 func Decode(packet []byte) (any, error) {
 	if len(packet) < headerBytes {
 		return nil, fmt.Errorf("message of %d bytes, shorter than a header", len(packet))
@@ -85,6 +85,12 @@ func Decode(packet []byte) (any, error) {
 		return decode("PROGRESS", packet, func(m *Progress) error { return checkTurn(&m.Turn, true) })
 	case abi.MsgIdle:
 		return decode("IDLE", packet, func(m *Idle) error { return checkTurn(&m.Turn, false) })
+	case abi.MsgMoved:
+		return decode("MOVED", packet, checkMoved)
+	case abi.MsgUsed:
+		return decode("USED", packet, func(m *Used) error { return checkNamed(&m.Named, 0) })
+	case abi.MsgFreed:
+		return decode("FREED", packet, func(m *Freed) error { return checkNamed(&m.Named, 1) })
 	default:
 		return nil, fmt.Errorf("message of unknown type %d", kind)
 	}
@@ -153,8 +159,11 @@ func checkRequest(m *abi.Request) error {
 	if m.Bytes == 0 || m.Bytes > BytesMax {
 		return fmt.Errorf("%d bytes asked for", m.Bytes)
 	}
-	if m.Kind < abi.KindPlain || m.Kind > abi.KindImported {
+	if m.Kind < abi.KindPlain || m.Kind > abi.KindMovable {
 		return fmt.Errorf("unknown kind %d", m.Kind)
+	}
+	if err := checkMovable(m); err != nil {
+		return err
 	}
 	return checkSeq(m.Header)
 }
@@ -221,7 +230,7 @@ func checkTurn(m *abi.Turn, waiting bool) error {
 }
 
 func checkNote(m *abi.Note) error {
-	if m.Code < abi.NoteRefused || m.Code > abi.NoteBound {
+	if m.Code < abi.NoteRefused || m.Code > abi.NoteExported {
 		return fmt.Errorf("unknown code %d", m.Code)
 	}
 	return nil
@@ -274,6 +283,8 @@ func Encode(m any) []byte {
 		kind = abi.MsgShared
 	case *abi.Turn: // of these the agent sends one only
 		kind = abi.MsgLook
+	case *abi.Move:
+		kind = abi.MsgMove
 	case *abi.Close:
 		kind = abi.MsgClose
 	}

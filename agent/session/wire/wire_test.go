@@ -128,9 +128,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"shorter than a header", nil},
 		{"shorter than a header", whole[:7]},
 		{"longer than", make([]byte, abi.MsgBytesMax+1)},
-		{"says it has", whole[:23]},
+		{"says it has", whole[:47]},
 		{"says it has", append(bytes.Clone(whole), 0)},
-		{"where it has", relabel(bytes.Clone(whole[:23]))},
+		{"where it has", relabel(bytes.Clone(whole[:47]))},
 		{"where it has", relabel(append(bytes.Clone(whole), 0))},
 		{"unknown type 0", raw(0, 1, &abi.Query{})},
 		{"unknown type 2", raw(abi.MsgWelcome, 1, &abi.Welcome{})},
@@ -138,7 +138,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"bytes asked for", request(func(m *abi.Request) { m.Bytes = 0 })},
 		{"bytes asked for", request(func(m *abi.Request) { m.Bytes = BytesMax + 1 })},
 		{"unknown kind", request(func(m *abi.Request) { m.Kind = 0 })},
-		{"unknown kind", request(func(m *abi.Request) { m.Kind = 12 })},
+		{"unknown kind", request(func(m *abi.Request) { m.Kind = 13 })},
 		{"number 0", raw(abi.MsgRequest, 0, &abi.Request{Kind: 1, Bytes: 1})},
 		{"number 0", raw(abi.MsgQuery, 0, &abi.Query{})},
 		{"number 0", raw(abi.MsgMeasure, 0, &abi.Measure{Contexts: 1})},
@@ -253,6 +253,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(raw(abi.MsgQuery, 7, &abi.Query{}))
 	f.Add(raw(abi.MsgNote, 0, &abi.Note{Code: abi.NoteForked}))
 	f.Add(raw(abi.MsgWant, 0, &abi.Turn{Gpu: 1, Lease: 7}))
+	f.Add(movable(func(m *abi.Request) { m.Flags = abi.RequestAgain }))
+	f.Add(moved(func(*abi.Moved) {}))
+	f.Add(named(abi.MsgUsed, func(*abi.Named) {}))
 	f.Add(raw(abi.MsgDrained, 0, &abi.Turn{Gpu: 1, Lease: 7, Waiting: 2}))
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		m, err := Decode(packet)
