@@ -90,6 +90,15 @@ func (c Config) Switching(cost int64, part float64) Config {
 	return c
 }
 
+// Moving returns c for a GPU whose flows' memory does not fit it together: only leases open gates, with a quantum of
+// what package residency asks for, and a threshold that one quantum reaches, if these are longer (decision 15).
+func (c Config) Moving(quantum int64) Config {
+	c.AlwaysGate = true
+	c.Quantum = max(c.Quantum, min(quantum, TimeMax))
+	c.Threshold = max(c.Threshold, c.Quantum-1) // so a second one follows only for who was behind
+	return c
+}
+
 // Check returns what is wrong with c: an error that names the key and what is accepted.
 func (c Config) Check() error {
 	for _, d := range []struct {

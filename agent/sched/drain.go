@@ -48,10 +48,10 @@ func (l *lease) patience() int64 {
 }
 
 // usual is the patience with a flow of which nothing is known, and for how long a gate that was opened again
-// stays open.
+// stays open. A quantum that is longer than a drain may take would never have it open.
 func (l *lease) usual() int64 {
 	c := &l.flow.on.config
-	return max(c.Quantum, c.DrainStall)
+	return max(min(c.Quantum, c.DrainTimeout/2), c.DrainStall)
 }
 
 // reopening is when the gate of a draining lease may open again if nothing happens.

@@ -39,6 +39,8 @@ type held struct {
 	from    int64
 	revoked int64 // 0: not yet
 	alone   bool  // nobody else waited for a time
+	begun   bool
+	entry   int64 // its quantum began so long after the grant
 }
 
 // tenant is what the test knows of a flow.
@@ -198,12 +200,12 @@ func (s *schedule) ended(t *tenant, number uint64) {
 	delete(t.leases, number)
 }
 
-// cost is the most that a lease can have cost since it was last decided about: a quantum, its drain, and
-// a quantum for the time when nobody waited.
+// cost is the most that a lease can have cost since it was last decided about: until its quantum began, a quantum, its
+// drain, and a quantum for the time when nobody waited.
 func (s *schedule) cost(l *held) int64 {
-	cost := min(s.now-l.from, s.config.Quantum)
+	cost := min(s.now-l.from, l.entry+s.config.Quantum)
 	if l.revoked != 0 {
-		cost = s.config.Quantum + s.now - l.revoked
+		cost = l.entry + s.config.Quantum + s.now - l.revoked
 	}
 	if l.alone {
 		cost += s.config.Quantum
@@ -273,6 +275,7 @@ func (s *schedule) check() {
 	if lowest != nil && least != s.q.gvt {
 		s.fatalf("GVT is %g, the least C %g", s.q.gvt, least)
 	}
+	s.checkExpected(waits)
 	s.checkSlots(waits, mayRun, lowest)
 	s.checkPairs(waits)
 	s.checkAhead()
@@ -410,6 +413,8 @@ func (s *schedule) step() {
 	}
 	t := s.tenants[r.IntN(len(s.tenants))]
 	switch n := r.IntN(100); {
+	case n < 5:
+		s.begins(t)
 	case n < 35:
 		s.take(s.node.Want(s.now, t.id, 1+r.IntN(s.config.Slots)))
 	case n < 70:
@@ -444,6 +449,38 @@ func (s *schedule) step() {
 		s.take(s.node.Utilisation(s.now, 0, r.Float64()*100))
 	case len(t.leases) == 0:
 		s.take(s.node.Idle(s.now, t.id))
+	}
+}
+
+// begins has the quantum of a lease begin later than at its grant; it cannot have been renewed yet.
+func (s *schedule) begins(t *tenant) {
+	for number, l := range t.leases {
+		if l.begun || l.revoked != 0 || s.now-l.from >= s.config.Quantum {
+			continue
+		}
+		at := s.now + s.random.Int64N(50*ms)
+		l.begun, l.entry = true, at-l.from
+		s.take(s.node.Begins(s.now, t.id, number, at))
+		if due := s.flow(t).lease(number).due; due < at+s.config.Quantum && due > s.now+1 {
+			s.fatalf("lease %d is due at %d, and its quantum begins at %d", number, due, at)
+		}
+		return
+	}
+}
+
+// checkExpected: all that wait are expected to have a lease, each once, those that may have one first.
+func (s *schedule) checkExpected(waits int) {
+	list := s.node.Expected(0, nil)
+	if len(list) != waits {
+		s.fatalf("%d flows wait, and %d are expected to have leases", waits, len(list))
+	}
+	last, ahead := s.now, false
+	for _, e := range list {
+		f := s.flow(s.tenant(e.Flow))
+		if e.At < last || !f.waits() || ahead && f.tag(nil) <= s.q.gvt {
+			s.fatalf("flow %d is expected to have a lease at %d, after one at %d", e.Flow, e.At, last)
+		}
+		last, ahead = e.At, f.tag(nil) > s.q.gvt
 	}
 }
 
