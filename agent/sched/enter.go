@@ -53,7 +53,7 @@ func (n *Node) Expected(gpu int, list []Expected) []Expected {
 	}
 	var waiting []*flow
 	for i := range q.ready {
-		for _, item := range q.ready[i].items[min(heapRoot, len(q.ready[i].items)):] {
+		for _, item := range q.ready[i].all() {
 			waiting = append(waiting, q.table.flows[item.flow])
 		}
 	}

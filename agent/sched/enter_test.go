@@ -106,3 +106,22 @@ func TestMovingConfigurations(t *testing.T) {
 		}
 	}
 }
+
+// TestGatesCloseByConfiguration: also where nobody has ever used the GPU, and while somebody is paid what it is owed.
+func TestGatesCloseByConfiguration(t *testing.T) {
+	n, err := New(Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, err := n.Configure(sec, 0, Default().Moving(sec))
+	if err != nil || len(decisions) != 1 || decisions[0].Kind != Gate {
+		t.Errorf("%+v, %v", decisions, err)
+	}
+	n.queues[0].mode.paying = true
+	if n.Configure(sec, 0, Default().Moving(2*sec)); n.queues[0].mode.paying {
+		t.Error("it goes on as if the gates would open soon")
+	}
+	if decisions, _ = n.Configure(2*sec, 0, Default()); len(decisions) != 1 || decisions[0].Kind != Open {
+		t.Errorf("%+v when all fits again", decisions)
+	}
+}

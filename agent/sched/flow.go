@@ -265,7 +265,10 @@ func (q *queue) reconfigure(config Config) {
 	for _, c := range q.gangs {
 		q.board.reserved = append(q.board.reserved, c.flows[0])
 	}
-	if config.AlwaysGate && !q.mode.gated {
-		q.closeGates()
+	if config.AlwaysGate {
+		if !q.mode.gated {
+			q.closeGates()
+		}
+		q.mode.paying = false // the gates stay closed when that is done
 	}
 }

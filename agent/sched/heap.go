@@ -63,6 +63,9 @@ func (f *flow) in(which int) bool { return f.heaps&(1<<which) != 0 }
 
 func (h *heap[K]) len() int { return max(0, len(h.items)-heapRoot) }
 
+// all are the heap's items, in no order.
+func (h *heap[K]) all() []heapItem[K] { return h.items[min(heapRoot, len(h.items)):] }
+
 // first returns the flow with the least key, nil if there is none.
 func (h *heap[K]) first() *flow {
 	if len(h.items) <= heapRoot {

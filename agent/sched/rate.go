@@ -85,7 +85,7 @@ func (q *queue) note(f *flow, enough bool) {
 // mark notes that active flows may have work from before this closing of the gates.
 func (q *queue) mark() {
 	q.mode.left = q.active.len()
-	for _, item := range q.active.items[heapRoot:] {
+	for _, item := range q.active.all() {
 		q.table.flows[item.flow].before = q.mode.phase
 	}
 }

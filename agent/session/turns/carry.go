@@ -62,8 +62,12 @@ func (t *Table) decide(d sched.Decision) {
 	case sched.Grant:
 		s.skip(d.GPU)
 		s.reported, s.lease, s.throttledFrom = t.now, d.Lease, 0
-		c.turnTo(d.GPU, seatLeased)
-		c.lookWanting(d.GPU)
+		if s.inPlace = !c.movable; c.movable {
+			c.turnTo(d.GPU, seatEntering)
+		} else {
+			c.turnTo(d.GPU, seatLeased)
+			c.lookWanting(d.GPU)
+		}
 		c.change() // who has become idle meanwhile gives it back
 	default:
 		switch {
@@ -80,6 +84,10 @@ func (c *Container) closing(d sched.Decision) {
 	s := &c.seats[d.GPU]
 	switch d.Kind {
 	case sched.Revoke:
+		if c.entering(d.Lease) {
+			c.finish(d.Lease) // nothing was submitted on it
+			return
+		}
 		c.revoke(d.GPU)
 	case sched.Reopen:
 		s.reopen() // and who waited is still counted: it does not say WANT for a number again
@@ -160,7 +168,7 @@ func (c *Container) settleMode(gpu int) {
 // words tell better than what they have said.
 func (c *Container) revoke(gpu int) {
 	s := &c.seats[gpu]
-	if s.state == seatLeased {
+	if s.state == seatLeased || s.state == seatEntering {
 		s.drainFrom = c.table.now
 	}
 	c.waiters = true // as the scheduler takes it
@@ -245,7 +253,7 @@ func (c *Container) draining() (lease uint64, drained bool) {
 func (c *Container) drained(gpu int) bool {
 	s := &c.seats[gpu]
 	switch s.state {
-	case seatLeased:
+	case seatLeased, seatEntering:
 		return false
 	case seatReopened, seatLateOpen:
 		return len(s.users) == 0

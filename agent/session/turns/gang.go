@@ -44,6 +44,7 @@ func (c *Container) exclude() {
 // uses tells the scheduler which GPUs the container uses. It refuses none that are of the node.
 func (c *Container) uses(gpus []int) {
 	t := c.table
+	c.stir()
 	if c.gpus == nil {
 		if t.node.Add(sched.Container{ID: c.id, Weight: c.weight, GPUs: gpus, Leases: 1}) == nil {
 			c.gpus = gpus
@@ -62,6 +63,7 @@ func (c *Container) uses(gpus []int) {
 func (c *Container) want() {
 	if t := c.table; !t.node.Wants(c.id) {
 		c.idle = false
+		c.stir()
 		t.carry(t.node.Want(t.now, c.id, 1))
 	}
 }

@@ -139,6 +139,7 @@ func (m *Member) use(gpu int) {
 		s.reported = t.now
 	}
 	m.c.work(1)
+	m.c.stir()
 	m.c.countBeside(gpu)
 	m.c.include(gpu)
 }
@@ -186,6 +187,7 @@ func (m *Member) active(gpu int) bool { return !m.absent && m.process.Active(gpu
 
 // change has the container judged anew once all decisions have been carried out.
 func (c *Container) change() {
+	c.stir()
 	if !c.changed && !c.gone {
 		c.changed = true
 		c.table.changed = append(c.table.changed, c)

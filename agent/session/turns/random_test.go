@@ -29,6 +29,7 @@ type chaos struct {
 	r     *rand.Rand
 	boxes []*box
 	liars []*liar
+	mover
 }
 
 func (c *chaos) join(in *box) *liar {
@@ -73,6 +74,9 @@ func (c *chaos) step() {
 	switch kind := c.r.IntN(30); {
 	case len(c.boxes) == 0 || kind == 0 && len(c.boxes) < 6:
 		b := c.box("box", 0.5+4*c.r.Float64())
+		if c.r.IntN(2) == 0 {
+			b.SetMovable(c.now)
+		}
 		c.boxes = append(c.boxes, b)
 	case kind == 1:
 		i := c.r.IntN(len(c.boxes))
@@ -124,6 +128,7 @@ func (c *chaos) step() {
 		c.now += c.r.Int64N([]int64{us, ms, 30 * ms, 400 * ms}[c.r.IntN(4)])
 	}
 	c.ticks()
+	c.move(c.world, c.r)
 	c.check()
 }
 
@@ -160,13 +165,14 @@ func (c *chaos) settle() {
 		}
 		c.now += 10 * ms
 		c.ticks()
+		c.move(c.world, nil)
 	}
 	for _, b := range c.boxes {
 		if b.active > 0 || !b.idle {
 			c.t.Fatalf("after all have rested: %d places in use, idle %v", b.active, b.idle)
 		}
 		for gpu := range c.gpus {
-			if s := &b.seats[gpu]; s.holds() || s.state == seatLate {
+			if s := &b.seats[gpu]; s.holds() || s.state == seatLate || b.Standing(gpu) != Idle {
 				c.t.Fatalf("after all have rested: state %d on GPU %d", s.state, gpu)
 			}
 			if v, uses := c.table.node.ViewOn(b.id, gpu); uses && v.State != "idle" {

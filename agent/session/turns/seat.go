@@ -13,6 +13,7 @@ type seatState uint8
 const (
 	seatOpen     seatState = iota // no lease is needed
 	seatClosed                    // a lease is needed, and there is none
+	seatEntering                  // there is a lease, and the gate is closed until the container's memory is in place
 	seatLeased                    // the gate is open on a lease
 	seatDraining                  // the lease is to end
 	seatReopened                  // its drain has stood still, so the gate is open once more
@@ -39,6 +40,7 @@ type seat struct {
 	waived        bool             // launches have gone through since
 	residual      bool             // what was submitted before the gate closed is not known to be done
 	residualFrom  int64            // since when
+	inPlace       bool             // while entering: the container's memory is
 	beside        bool             // it is counted among those whose work may run beside others' leases
 	throttledFrom int64            // 0: it is not
 	stalledAt     int64            // when a drain last stood still; 0: never
@@ -52,7 +54,7 @@ func (s *seat) open() bool { return s.turn.Open() }
 
 // holds: the seat has a lease that still has its slot.
 func (s *seat) holds() bool {
-	return s.state == seatLeased || s.state == seatDraining || s.state == seatReopened
+	return s.state == seatEntering || s.state == seatLeased || s.state == seatDraining || s.state == seatReopened
 }
 
 // isLate: the seat's lease has no slot any more, and its drain goes on.
@@ -75,19 +77,20 @@ func (s *seat) current() uint32 { return s.word() >> 1 }
 // next begins a new number.
 func (s *seat) next() { s.number = s.number%leaseMax + 1 }
 
-// turnTo changes a seat's state. A new number comes with each grant and each end of a drain, and where
-// a gate closes that was open to all.
+// turnTo changes a seat's state. A new number comes with each grant whose gate opens and each end of a drain, and
+// where a gate closes that was open to all.
 func (c *Container) turnTo(gpu int, state seatState) {
 	s := &c.seats[gpu]
 	switch {
 	case state == seatLate && s.state == seatLateOpen: // as before
-	case state == seatLeased, state == seatClosed, state == seatLate:
+	case state == seatLeased, state == seatClosed, state == seatLate, state == seatDraining && s.state == seatEntering:
 		s.next()
 		s.closedAt, s.waived = c.table.now, false
 	}
 	if s.state = state; state == seatOpen || state == seatClosed || state == seatCoRun {
 		s.lease = 0
 	}
+	c.stir()
 	c.countBeside(gpu)
 	c.show(gpu, false)
 }
@@ -109,6 +112,7 @@ func (c *Container) countBeside(gpu int) {
 	if is == s.beside {
 		return
 	}
+	c.stir()
 	s.beside = is
 	if count(&g.beside, is); min(g.beside, was) > 1 {
 		return // a holder's own is one of them at most
@@ -132,7 +136,7 @@ func (c *Container) isBeside(gpu int) bool {
 // show brings the control page up to date.
 func (c *Container) show(gpu int, always bool) {
 	s, g, t := &c.seats[gpu], &c.table.gpus[gpu], c.table
-	turn := page.Turn{Lease: s.word(), WaitMax: milliseconds(t.config.WaitMax), Rivals: g.rivals}
+	turn := page.Turn{Lease: s.word(), WaitMax: milliseconds(max(t.config.WaitMax, g.waitMax)), Rivals: g.rivals}
 	if turn.Beside = c.isBeside(gpu); g.rivals {
 		turn.Window = microseconds(t.config.Window)
 	}

@@ -13,6 +13,7 @@ package turns
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"weir/agent/sched"
 	"weir/agent/session/page"
@@ -60,6 +61,8 @@ type gpu struct {
 	gated  bool
 	rivals bool
 	beside int // seats whose work may run beside others' leases
+
+	waitMax time.Duration // the longest that a launch waits at the gate, if that is longer than usual
 }
 
 // Table is where the containers of a node take turns. Its methods are to be called one at a time, with
@@ -78,6 +81,8 @@ type Table struct {
 	decisions []sched.Decision // still to be carried out
 	changed   []*Container     // whose processes have said something, or have ended
 	carrying  bool
+	stirred   []*Container     // see memory.go
+	expected  []sched.Expected // scratch
 
 	reportAt, lookAt int64
 }
@@ -117,6 +122,8 @@ type Container struct {
 	waiters   bool  // the scheduler takes it that threads wait at the gate of a lease that is to end
 	changed   bool
 	gone      bool
+	movable   bool // its memory moves before its leases
+	stirs     bool // it is one of the table's stirred
 }
 
 // Add gives a container its place. owner is what events name it by.
