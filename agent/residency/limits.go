@@ -88,9 +88,33 @@ func (n *Node) Allocate(now int64, id FlowID, gpu int, number AllocID, session S
 	if n.reserved+bytes > n.host {
 		return nil, refusal(HostLimit, bytes, n.reserved, n.host)
 	}
-	g := f.on
+	n.add(f, number, session, bytes)
+	return f.on.finish(), nil
+}
+
+// Declare: a process has had this allocation since before it was known, with so much of it on the card, from its
+// beginning, and the rest on the host. It is there, so no limit refuses it. Its recency is that of what is allocated.
+func (n *Node) Declare(now int64, id FlowID, gpu int, number AllocID, session Session, bytes, here int64) ([]Decision, error) {
+	f := n.on(now, id, gpu)
+	if f == nil || bytes <= 0 || bytes > SizeMax || number == 0 || n.allocs[number] != nil {
+		return nil, &Refusal{Reason: Unknown, Asked: bytes}
+	}
+	a := n.add(f, number, session, bytes)
+	for i := range a.pieces {
+		at := host
+		if here > 0 {
+			at = resident
+		}
+		here -= a.bytes(i)
+		a.setPiece(i, at)
+	}
+	return f.on.finish(), nil
+}
+
+// add makes an allocation of which nothing has been touched.
+func (n *Node) add(f *flow, number AllocID, session Session, bytes int64) *alloc {
 	a := &alloc{id: number, session: session, flow: f, size: bytes, usedIn: f.lease}
-	pieces := int((bytes + g.config.Piece - 1) / g.config.Piece)
+	pieces := int((bytes + f.on.config.Piece - 1) / f.on.config.Piece)
 	if a.pieces = a.one[:]; pieces > 1 {
 		a.pieces = make([]place, pieces)
 	}
@@ -100,7 +124,7 @@ func (n *Node) Allocate(now int64, id FlowID, gpu int, number AllocID, session S
 	n.list(a)
 	f.tally(a)
 	f.touch(a)
-	return g.finish(), nil
+	return a
 }
 
 // held is all that a flow has or is about to have.
@@ -150,6 +174,17 @@ func (n *Node) Withdraw(now int64, id FlowID, gpu int, number uint64) []Decision
 			break
 		}
 	}
+	return f.on.finish()
+}
+
+// SetPlain: so much plain memory the flow has, by who keeps account of it, and does not wait for room: the driver makes
+// it, if need be. What the cap does not leave room for goes.
+func (n *Node) SetPlain(now int64, id FlowID, gpu int, bytes int64) []Decision {
+	f := n.on(now, id, gpu)
+	if f == nil {
+		return nil
+	}
+	f.on.plain(f, max(0, bytes)-f.plain)
 	return f.on.finish()
 }
 

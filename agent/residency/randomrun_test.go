@@ -105,6 +105,43 @@ func (w *world) allocate(o *owner) {
 	w.take(decisions)
 }
 
+// declare: memory from before the node's time.
+func (w *world) declare(o *owner) {
+	size := 1 + w.random.Int64N(w.configs[o.gpu].Card/3)
+	here := w.random.Int64N(size + 1)
+	m := &memory{id: AllocID(w.id()), session: Session(o.id*10 + 1), lease: o.lease}
+	w.stamps++
+	m.stamp = w.stamps
+	for left, piece := size, w.configs[o.gpu].Piece; left > 0; left -= piece {
+		m.pieces, m.sizes = append(m.pieces, host), append(m.sizes, min(piece, left))
+		m.sum[host] += min(piece, left)
+		if i := len(m.pieces) - 1; size-left < here {
+			m.put(i, resident)
+		}
+	}
+	o.memory, o.excused = append(o.memory, m), true
+	decisions, err := w.node.Declare(w.now, o.id, o.gpu, m.id, m.session, size, here)
+	if err != nil {
+		w.fatalf("declared memory is refused: %v", err)
+	}
+	w.take(decisions)
+}
+
+// setPlain: plain memory that did not wait for room.
+func (w *world) setPlain(o *owner) {
+	bytes, fixed := w.random.Int64N(w.configs[o.gpu].Card/4), w.others[o.gpu]
+	for _, other := range w.owners {
+		if other.gpu == o.gpu && other != o {
+			fixed += other.plain + asked(other)
+		}
+	}
+	if fixed+bytes+asked(o) > w.configs[o.gpu].room() {
+		return
+	}
+	o.plain, o.excused = bytes, true
+	w.take(w.node.SetPlain(w.now, o.id, o.gpu, bytes))
+}
+
 func (w *world) free(o *owner) {
 	if all := slices.Clone(o.memory); len(all) > 0 {
 		m := all[w.random.IntN(len(all))]
@@ -269,7 +306,11 @@ func (w *world) limits(o *owner) {
 
 // odd is what should not happen, or seldom does.
 func (w *world) odd(o *owner) {
-	switch w.random.IntN(5) {
+	switch w.random.IntN(7) {
+	case 5:
+		w.declare(o)
+	case 6:
+		w.setPlain(o)
 	case 0:
 		w.take(w.node.Moved(w.now, math.MaxUint64, Done))
 	case 1:
