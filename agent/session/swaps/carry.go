@@ -1,0 +1,203 @@
+package swaps
+
+// What the policy decides, carried out.
+
+import (
+	"slices"
+
+	"weir/agent/residency"
+)
+
+// flight is a move that has been decided and not been answered.
+type flight struct {
+	member *Member
+	gpu    int
+	out    bool
+	fresh  bool
+	bytes  int64
+	at     int64
+	unsent bool // the process has not been told
+	over   bool // it counts as failed
+}
+
+// carry carries out decisions, and those that follow from them, in their order.
+func (t *Table) carry(decisions []residency.Decision) {
+	t.decisions = append(t.decisions, decisions...)
+	if t.carrying {
+		return
+	}
+	t.carrying = true
+	for i := 0; i < len(t.decisions); i++ {
+		t.decide(t.decisions[i])
+	}
+	t.decisions, t.carrying = t.decisions[:0], false
+}
+
+func (t *Table) decide(d residency.Decision) {
+	c := t.flows[d.Flow]
+	switch d.Kind {
+	case residency.In, residency.Out:
+		t.begin(d)
+	case residency.Cancel:
+		t.cancel(d)
+	case residency.Ready:
+		if c != nil {
+			c.flows[d.GPU].ready = true
+			c.open(d.GPU)
+		}
+	case residency.Apart, residency.Together:
+		t.gpus[d.GPU].quantum = d.Quantum
+		t.turns.Apart(t.now, d.GPU, d.Quantum)
+	case residency.Over:
+		if c != nil {
+			c.tell(EventOver, d.GPU, d.Bytes)
+		}
+	case residency.Drained:
+		if c != nil {
+			c.tell(EventDrained, d.GPU, 0)
+		}
+	}
+}
+
+// begin has a process move a piece. One that cannot be told, or does not answer, moves nothing.
+func (t *Table) begin(d residency.Decision) {
+	m, a := t.members[d.Session], t.allocs[d.Alloc]
+	if m == nil || a.member != m || m.process == nil || m.silent {
+		t.carry(t.node.Moved(t.now, d.Move, residency.Failed))
+		return
+	}
+	t.flights[d.Move] = &flight{member: m, gpu: d.GPU, out: d.Kind == residency.Out, fresh: d.Fresh, bytes: d.Bytes,
+		at: t.now, unsent: true}
+	m.queue(d.GPU, Entry{Move: d.Move, ID: a.id, Offset: d.Offset, Bytes: d.Bytes, Out: d.Kind == residency.Out,
+		Fresh: d.Fresh})
+}
+
+func (t *Table) cancel(d residency.Decision) {
+	f := t.flights[d.Move]
+	switch {
+	case f == nil || f.over:
+	case f.unsent:
+		f.member.unqueue(f.gpu, d.Move)
+		delete(t.flights, d.Move)
+		t.carry(t.node.Moved(t.now, d.Move, residency.Undone))
+	default:
+		f.member.queue(f.gpu, Entry{Move: d.Move, Cancel: true})
+	}
+}
+
+func (m *Member) queue(gpu int, e Entry) {
+	m.unsent[gpu] = append(m.unsent[gpu], e)
+	if t := m.c.table; !m.queued {
+		m.queued = true
+		t.outbox = append(t.outbox, m)
+	}
+}
+
+func (m *Member) unqueue(gpu int, move uint64) {
+	for i, e := range m.unsent[gpu] {
+		if e.Move == move {
+			m.unsent[gpu] = append(m.unsent[gpu][:i], m.unsent[gpu][i+1:]...)
+			return
+		}
+	}
+}
+
+// forget drops what the process has not been told of an allocation that is gone.
+func (m *Member) forget(id uint64) {
+	for gpu := range m.unsent {
+		m.unsent[gpu] = slices.DeleteFunc(m.unsent[gpu], func(e Entry) bool {
+			if e.ID == id && !e.Cancel {
+				delete(m.c.table.flights, e.Move)
+			}
+			return e.ID == id && !e.Cancel
+		})
+	}
+}
+
+// send tells processes of what they are to move, as far as there is room.
+func (t *Table) send() {
+	t.sendAt = Never
+	left := t.outbox[:0]
+	for _, m := range t.outbox {
+		if t.now >= m.sendAt && !m.send() {
+			m.sendAt = t.now + sendAgain
+		}
+		if m.queued = t.now < m.sendAt; m.queued {
+			left = append(left, m)
+			t.sendAt = min(t.sendAt, m.sendAt)
+		}
+	}
+	clear(t.outbox[len(left):])
+	t.outbox = left
+	if len(t.flights) > 0 {
+		t.lookAt = min(t.lookAt, t.now+lookEvery)
+	}
+}
+
+// send tells one process, and whether it could be told of all.
+func (m *Member) send() bool {
+	t := m.c.table
+	for gpu, entries := range m.unsent {
+		for len(entries) > 0 && m.process != nil {
+			part := entries[:min(len(entries), EntriesMax)]
+			if !m.process.Move(gpu, part) {
+				m.unsent[gpu] = entries
+				return false
+			}
+			for _, e := range part {
+				if f := t.flights[e.Move]; f != nil {
+					f.unsent = false
+				}
+			}
+			entries = entries[len(part):]
+		}
+		m.unsent[gpu] = nil
+	}
+	return true
+}
+
+// land ends all moves of a process that does not answer any more.
+func (m *Member) land() {
+	t := m.c.table
+	for _, move := range t.moves(m) {
+		f := t.flights[move]
+		if delete(t.flights, move); !f.over {
+			t.carry(t.node.Moved(t.now, move, residency.Failed))
+		}
+	}
+	clear(m.unsent)
+}
+
+// moves are the numbers of those that m has not answered, or all have not (nil), in order.
+func (t *Table) moves(m *Member) (list []uint64) {
+	for move, f := range t.flights {
+		if m == nil || f.member == m {
+			list = append(list, move)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// look finds moves that have not been answered for too long. Their processes are not asked for more until they answer:
+// one that is stopped must not have others' memory wait for it again and again.
+func (t *Table) look() {
+	t.lookAt = Never
+	for _, move := range t.moves(nil) {
+		f := t.flights[move]
+		switch m := f.member; {
+		case f.over:
+			continue
+		case t.now-f.at < answerMax:
+			t.lookAt = t.now + lookEvery
+			continue
+		case f.unsent: // it was never asked, since it takes no messages
+			m.unqueue(f.gpu, move)
+			delete(t.flights, move)
+		default:
+			f.over, m.silent = true, true
+			m.c.tell(EventSilent, f.gpu, f.bytes)
+		}
+		t.carry(t.node.Moved(t.now, move, residency.Failed))
+	}
+}

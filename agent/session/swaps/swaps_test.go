@@ -1,0 +1,287 @@
+package swaps
+
+// Tests of swap between leases and processes, each of one behaviour.
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"weir/agent/residency"
+	"weir/agent/session/turns"
+)
+
+// tenant is a container with one busy process that has so many pieces of movable memory.
+func (w *world) tenant(pieces int64) *lib {
+	w.t.Helper()
+	l := w.box(slices.Repeat([]Limits{{modelCard, 2 * modelCard}}, w.gpus)...).lib()
+	for range pieces / 4 {
+		if _, err := l.allocate(0, 4*unit); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	l.busy = true
+	return l
+}
+
+// TestTwoThatDoNotFit: two with 0.75 of the card each take turns, and what moves is where it is needed before a gate opens.
+func TestTwoThatDoNotFit(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, nil)
+	a, b := w.tenant(36), w.tenant(36)
+	w.run(20 * sec)
+	t.Logf("a ran %d ms, b %d; moved in %d, out %d pieces; faults %d and %d", a.ran/ms, b.ran/ms, w.moved[0]/unit,
+		w.moved[1]/unit, a.faults/unit, b.faults/unit)
+	began, moved, faults := [2]int64{a.ran, b.ran}, w.moved[0], a.faults+b.faults
+	w.run(60 * sec)
+	ran := [2]int64{a.ran - began[0], b.ran - began[1]}
+	moved, faults = w.moved[0]-moved, a.faults+b.faults-faults
+	t.Logf("in 60 s they ran %d and %d ms, moved %d pieces, by faults %d", ran[0]/ms, ran[1]/ms, moved/unit, faults/unit)
+	if faults*100 > moved || moved == 0 {
+		t.Errorf("%d pieces were moved, %d came by faults", moved/unit, faults/unit)
+	}
+	if sum := ran[0] + ran[1]; sum < 54*sec || sum > 60*sec {
+		t.Errorf("they ran %d ms in 60 s", sum/ms)
+	}
+	if min(ran[0], ran[1]) < 24*sec {
+		t.Errorf("one ran %d ms, the other %d", ran[0]/ms, ran[1]/ms)
+	}
+	if len(w.events) > 0 {
+		t.Errorf("events %v", w.events)
+	}
+}
+
+// TestTwoThatFit: nothing moves, and no gate closes for memory's sake.
+func TestTwoThatFit(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, nil)
+	a, b := w.tenant(20), w.tenant(20)
+	w.run(5 * sec)
+	if w.moved != [2]int64{} || a.faults+b.faults > 0 || w.swaps.gpus[0].quantum != 0 {
+		t.Errorf("moved %v, quantum %d", w.moved, w.swaps.gpus[0].quantum)
+	}
+}
+
+// TestGatesOpenAgainWhenAllFits: one of two ends, and the other is alone.
+func TestGatesOpenAgainWhenAllFits(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, nil)
+	a, b := w.tenant(36), w.tenant(36)
+	w.run(10 * sec)
+	if w.swaps.gpus[0].quantum == 0 || !w.turns.Gated(0) {
+		t.Fatal("what does not fit has no turns")
+	}
+	b.busy = false
+	b.Leave(w.now)
+	b.swap.Leave(w.now)
+	b.in.libs, b.mem = nil, nil
+	w.run(3 * sec)
+	before := a.ran
+	w.run(sec)
+	if w.turns.Gated(0) || a.in.words[0].Lease != 0 || a.ran-before < sec-10*ms {
+		t.Errorf("alone it runs %d ms in a second, its word %+v", (a.ran-before)/ms, a.in.words[0])
+	}
+	if v := a.in.swap.View(0); v.Swapped > 0 || v.Here != v.Total {
+		t.Errorf("alone it has %+v", v)
+	}
+}
+
+// entering is a world in which b is granted a lease, and lacks memory that comes only if the test answers.
+func entering(t *testing.T) (w *world, a, b *lib) {
+	w = newWorld(t, 1, 8*modelCard, nil)
+	a, b = w.tenant(36), w.tenant(36)
+	w.run(8 * sec)
+	a.hand, b.hand = true, true
+	w.wires[0] = [2]wire{}
+	for _, l := range []*lib{a, b} {
+		for _, e := range l.told {
+			l.done(e, residency.Undone, 0)
+		}
+	}
+	for range 20_000 {
+		if b.in.Entering(0) != 0 && b.in.swap.flows[0].entering != 0 {
+			return w, a, b
+		}
+		if w.run(500 * us); a.in.Entering(0) != 0 {
+			a, b = b, a
+		}
+	}
+	t.Fatal("nobody enters")
+	return
+}
+
+// TestGateOpensAfterTwiceTheTime: a library that moves nothing does not keep its gate closed, and an operator hears of it.
+func TestGateOpensAfterTwiceTheTime(t *testing.T) {
+	w, _, b := entering(t)
+	f := &b.in.swap.flows[0]
+	if f.openBy-w.now > 2*f.lacked+entrySlack || b.in.words[0].Open() {
+		t.Fatalf("it waits for %d ms", (f.openBy-w.now)/ms)
+	}
+	w.run(f.openBy - w.now + ms)
+	if !b.in.words[0].Open() || !slices.Contains(w.events, EventSlow) {
+		t.Errorf("the gate is %v, events %v", b.in.words[0].Open(), w.events)
+	}
+}
+
+// TestSilentProcess: moves that nobody answers count as failed, late answers are accepted, and then moves go on.
+func TestSilentProcess(t *testing.T) {
+	w, _, b := entering(t)
+	w.run(answerMax + 2*lookEvery)
+	var silent *lib
+	for _, box := range w.boxes {
+		if l := box.libs[0]; l.swap.silent {
+			silent = l
+		}
+	}
+	if silent == nil || !slices.Contains(w.events, EventSilent) {
+		t.Fatalf("nobody is taken for silent; events %v", w.events)
+	}
+	if n := len(silent.told); n == 0 || n > 8 {
+		t.Fatalf("it has been told of %d moves", n)
+	}
+	_ = b
+	for len(silent.told) > 0 {
+		for _, e := range silent.told {
+			silent.done(e, residency.Done, unit*sec/modelLink)
+		}
+	}
+	if silent.swap.silent {
+		t.Error("it has answered, and counts as silent")
+	}
+	if err := silent.swap.Moved(w.now, Answer{Move: 1 << 60, Result: residency.Done}); err == nil {
+		t.Error("an answer to a move that there is not is accepted")
+	}
+}
+
+// TestMessagesThatFindNoRoom are sent again, and what is cancelled meanwhile is not sent at all.
+func TestMessagesThatFindNoRoom(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, nil)
+	l := w.box(Limits{4 * unit, modelCard}).lib()
+	l.busy = true
+	w.run(200 * ms)
+	l.full, l.hand = true, true
+	id, err := l.allocate(0, 4*unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run(20 * ms)
+	if len(l.told) != 0 || len(w.swaps.flights) == 0 {
+		t.Fatalf("told of %d, decided %d", len(l.told), len(w.swaps.flights))
+	}
+	if l.busy = false; l.swap.Freed(w.now, id) != nil {
+		t.Error("freed memory is not known")
+	}
+	delete(l.mem, id)
+	l.full = false
+	w.run(20 * ms)
+	for _, e := range l.told {
+		t.Errorf("told to move what was freed: %+v", e)
+	}
+}
+
+// TestRefusals: each limit by its name, and what was refused is not there.
+func TestRefusals(t *testing.T) {
+	w := newWorld(t, 1, 12*unit, nil)
+	l := w.box(Limits{4 * unit, 8 * unit}).lib()
+	other := w.box(Limits{modelCard, 12 * unit}).lib()
+	var refusal *residency.Refusal
+	if _, err := l.allocate(0, 16*unit); !errors.As(err, &refusal) || refusal.Reason != residency.SwapLimit {
+		t.Errorf("more than cap and swap: %v", err)
+	}
+	id, err := l.allocate(0, 8*unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.allocate(0, 6*unit); !errors.As(err, &refusal) || refusal.Reason != residency.HostLimit {
+		t.Errorf("more than the host: %v", err)
+	}
+	if err := l.swap.Allocate(w.now, 0, id, unit); err == nil || errors.As(err, &refusal) {
+		t.Errorf("a number that is in use: %v", err)
+	}
+	if err := l.swap.Freed(w.now, 99); err == nil {
+		t.Error("freed is what was never there")
+	}
+	l.in.swap.Plain(w.now, 0, 3*unit)
+	if _, err := l.allocate(0, 2*unit); !errors.As(err, &refusal) || refusal.Reason != residency.SwapLimit {
+		t.Errorf("beside plain memory more than cap and swap: %v", err)
+	}
+	if reserved, limit := w.swaps.Host(); reserved != 8*unit || limit != 12*unit {
+		t.Errorf("%d of %d on the host", reserved, limit)
+	}
+	if _, err := w.swaps.Add(w.now, l.in, l.in.Container, []Limits{{unit, 13 * unit}}); !errors.As(err, &refusal) {
+		t.Errorf("swap larger than the host's limit: %v", err)
+	}
+}
+
+// TestSwapOffLive: refused with the amount while memory is swapped; drained, it comes back first.
+func TestSwapOffLive(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, nil)
+	a, b := w.tenant(36), w.tenant(36)
+	w.run(8 * sec)
+	b.busy = false
+	w.run(5 * sec)
+	if a.busy = false; b.in.swap.View(0).Swapped == 0 {
+		a, b = b, a
+	}
+	w.run(sec)
+	swapped := b.in.swap.View(0).Swapped
+	err := b.in.swap.SetSwap(w.now, 0, 0, false)
+	var refusal *residency.Refusal
+	if !errors.As(err, &refusal) || refusal.Reason != residency.InUse || refusal.Held != swapped || swapped == 0 {
+		t.Fatalf("with %d swapped: %v", swapped, err)
+	}
+	if err := b.in.swap.SetSwap(w.now, 0, 0, true); err != nil {
+		t.Fatal(err)
+	}
+	w.run(5 * sec)
+	if v := b.in.swap.View(0); v.Swapped != 0 || v.Draining || !slices.Contains(w.events, EventDrained) {
+		t.Errorf("%+v, events %v", v, w.events)
+	}
+}
+
+// TestCapLoweredWhileItRuns: it shrinks by swapping out, and goes on.
+func TestCapLoweredWhileItRuns(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, nil)
+	l := w.box(Limits{modelCard, 2 * modelCard}).lib()
+	for range 8 {
+		l.allocate(0, 4*unit)
+	}
+	w.run(sec)
+	l.in.swap.SetCap(w.now, 0, 10*unit)
+	w.run(sec)
+	here := int64(0)
+	for _, m := range l.mem {
+		here += m.at(2)
+	}
+	if here > 10*unit {
+		t.Errorf("%d pieces are on the card, under a cap of 10", here/unit)
+	}
+}
+
+// TestLinkIsMeasured: the policy hears of a link that carries less than it was taken for.
+func TestLinkIsMeasured(t *testing.T) {
+	var l link
+	l.told = 1000
+	for range linkSure - 1 {
+		if l.take(100, sec); l.moves < linkSure {
+			if _, changed := l.changed(); changed {
+				t.Fatal("told after too few moves")
+			}
+		}
+	}
+	if l.take(100, sec); l.moves != linkSure {
+		t.Fatal(l.moves)
+	}
+	if rate, changed := l.changed(); !changed || rate < 99 || rate > 101 {
+		t.Errorf("%d, %v", rate, changed)
+	}
+}
+
+// TestOthersWithoutSwap take turns with those that move, and their gates wait for nothing.
+func TestOthersWithoutSwap(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, func(s *turns.Settings) { s.AlwaysGate = true })
+	a := w.tenant(36)
+	plain := w.box().lib()
+	plain.busy = true
+	w.run(5 * sec)
+	if a.ran < 2*sec || plain.ran < 2*sec {
+		t.Errorf("one ran %d ms, the one without swap %d", a.ran/ms, plain.ran/ms)
+	}
+}
