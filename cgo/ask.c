@@ -4,6 +4,7 @@
 #include "client.h"
 #include "credit.h"
 #include "helper.h"
+#include "movable.h"
 #include "share.h"
 
 // How long an answer is waited for where an estimate can be given instead.
@@ -70,6 +71,10 @@ static int is_of_piece(const struct weir_ask *ask) {
            ask->type == WEIR_MSG_DROP;
 }
 
+static int is_for_movable(const struct weir_ask *ask) {
+    return ask->type == WEIR_MSG_REQUEST && ask->detail == WEIR_KIND_MOVABLE;
+}
+
 static int is_of_unlisted_gpu(const struct weir_state *state, const struct weir_ask *ask) {
     return !is_of_piece(ask) && state->gpus[ask->gpu].index == WEIR_NO_INDEX;
 }
@@ -94,6 +99,8 @@ static void write_question(const struct weir_state *state, const struct weir_ask
         header.bytes = sizeof(question->request);
         question->request = (struct weir_request){
             .header = header, .gpu = index, .kind = ask->detail, .bytes = ask->bytes};
+        if (is_for_movable(ask))
+            question->request.id = weir_movable_at(state->swap, ask->piece)->id;
         return;
     case WEIR_MSG_QUERY:
         header.bytes = sizeof(question->query);
@@ -205,6 +212,7 @@ static int put_question(struct weir_state *state, const struct weir_ask *questio
         ask->piece = question->piece;
         ask->bytes = question->bytes;
         ask->sent = 0;
+        ask->left = 0;
         if (is_of_piece(ask))
             weir_share_asked(state, ask->piece, ask->type, ask->seq);
         finish(ask, WEIR_ASK_WAITING);
@@ -213,6 +221,27 @@ static int put_question(struct weir_state *state, const struct weir_ask *questio
     weir_unlock(&state->lock);
     *out = ask;
     return rc;
+}
+
+// The thread leaves its place. What is movable and not granted is out of the book then, but where
+// an answer may yet come: then the place waits for it. Lock held.
+static void leave(struct weir_state *state, struct weir_ask *ask, struct weir_ask *outcome) {
+    *outcome = *ask;
+    int movable = is_for_movable(ask), granted = ask->state == WEIR_ASK_GRANTED;
+    ask->left = movable && ask->state == WEIR_ASK_WAITING && ask->sent;
+    if (ask->left)
+        return;
+    if (movable && !granted)
+        weir_movable_unwanted(state->swap, ask->piece);
+    free_ask(state, ask);
+}
+
+// The answer to a question that its thread has left. Lock held.
+static void answer_left(struct weir_state *state, struct weir_ask *ask, int granted) {
+    if (granted)
+        weir_movable_granted(state->swap, ask->piece);
+    weir_movable_unwanted(state->swap, ask->piece);
+    free_ask(state, ask);
 }
 
 // Puts a question and waits for what comes of it. `outcome`: the place as it was at the end.
@@ -229,8 +258,7 @@ static int ask_and_wait(struct weir_state *state, const struct weir_ask *questio
     rc = weir_lock(&state->lock);
     if (rc)
         return rc;
-    *outcome = *ask;
-    free_ask(state, ask);
+    leave(state, ask, outcome);
     weir_unlock(&state->lock);
     return error_of(outcome->state);
 }
@@ -242,14 +270,29 @@ int weir_ask_credit(struct weir_state *state, uint32_t gpu, uint32_t kind, uint6
     return ask_and_wait(state, &question, &outcome);
 }
 
-int weir_ask_room(struct weir_state *state, uint32_t gpu, uint64_t *free_bytes,
-                  uint64_t *cap_bytes) {
+int weir_ask_movable(struct weir_state *state, uint32_t number) {
+    const struct weir_movable *movable = weir_movable_at(state->swap, number);
+    struct weir_ask question = {.type = WEIR_MSG_REQUEST,
+                                .gpu = movable->gpu,
+                                .detail = WEIR_KIND_MOVABLE,
+                                .piece = number,
+                                .bytes = movable->bytes};
+    struct weir_ask outcome = {.left = 0};
+    int rc = ask_and_wait(state, &question, &outcome);
+    // Where the question was not even put, nobody has taken it out of the book.
+    if (rc && !outcome.type && weir_lock(&state->lock) == 0) {
+        weir_movable_unwanted(state->swap, number);
+        weir_unlock(&state->lock);
+    }
+    return rc;
+}
+
+int weir_ask_room(struct weir_state *state, uint32_t gpu, struct weir_room *room) {
     struct weir_ask question = {.type = WEIR_MSG_QUERY, .gpu = gpu, .detail = FOR_REPORT}, outcome;
     int rc = ask_and_wait(state, &question, &outcome);
     if (rc)
         return rc;
-    *free_bytes = outcome.answer_bytes;
-    *cap_bytes = outcome.cap_bytes;
+    *room = (struct weir_room){outcome.answer_bytes, outcome.cap_bytes, outcome.used_bytes};
     return 0;
 }
 
@@ -297,8 +340,13 @@ int weir_ask_verdict(struct weir_state *state, const struct weir_verdict *verdic
     struct weir_ask *ask = find(state, verdict->header.seq);
     int fits = !ask || (ask->type == WEIR_MSG_REQUEST &&
                         (!granted || verdict->granted_bytes == ask->bytes));
-    if (ask && fits && granted) {
-        weir_credit_grant(state, ask->gpu, verdict->granted_bytes);
+    if (ask && fits && ask->left) {
+        answer_left(state, ask, granted);
+    } else if (ask && fits && granted) {
+        if (is_for_movable(ask))
+            weir_movable_granted(state->swap, ask->piece);
+        else
+            weir_credit_grant(state, ask->gpu, verdict->granted_bytes);
         finish(ask, WEIR_ASK_GRANTED);
     } else if (ask && fits) {
         finish(ask, verdict->verdict == WEIR_NO_SUCH_GPU ? WEIR_ASK_UNKNOWN : WEIR_ASK_REFUSED);
@@ -308,19 +356,21 @@ int weir_ask_verdict(struct weir_state *state, const struct weir_verdict *verdic
     weir_unlock(&state->lock);
     if (ask)
         wake(ask);
+    weir_movables_tell(state);
     return fits ? 0 : EPROTO;
 }
 
 // Hands a thread the figures that it asked for with a question of this type.
 static int answer_with(struct weir_state *state, uint32_t seq, enum weir_msg_type type,
-                       uint64_t bytes, uint64_t cap_bytes) {
+                       struct weir_room room) {
     if (weir_lock(&state->lock))
         return 0;
     struct weir_ask *ask = find(state, seq);
     int fits = !ask || ask->type == type;
     if (ask && fits) {
-        ask->answer_bytes = bytes;
-        ask->cap_bytes = cap_bytes;
+        ask->answer_bytes = room.free_bytes;
+        ask->cap_bytes = room.cap_bytes;
+        ask->used_bytes = room.used_bytes;
         finish(ask, WEIR_ASK_ANSWERED);
     }
     weir_unlock(&state->lock);
@@ -330,12 +380,14 @@ static int answer_with(struct weir_state *state, uint32_t seq, enum weir_msg_typ
 }
 
 int weir_ask_answer(struct weir_state *state, const struct weir_answer *answer) {
-    return answer_with(state, answer->header.seq, WEIR_MSG_QUERY, answer->free_bytes,
-                       answer->cap_bytes);
+    return answer_with(
+        state, answer->header.seq, WEIR_MSG_QUERY,
+        (struct weir_room){answer->free_bytes, answer->cap_bytes, answer->used_bytes});
 }
 
 int weir_ask_measured(struct weir_state *state, const struct weir_measured *measured) {
-    return answer_with(state, measured->header.seq, WEIR_MSG_MEASURE, measured->context_bytes, 0);
+    return answer_with(state, measured->header.seq, WEIR_MSG_MEASURE,
+                       (struct weir_room){.free_bytes = measured->context_bytes});
 }
 
 int weir_ask_shared(struct weir_state *state, const struct weir_shared *shared) {
@@ -379,8 +431,13 @@ void weir_ask_send_all(struct weir_state *state) {
 // What becomes of a question whose connection has ended. Lock held.
 static void lose(struct weir_state *state, struct weir_ask *ask, enum weir_loss loss) {
     ask->sent = 0;
-    if (loss == WEIR_LOSS_RELEASED && ask->type == WEIR_MSG_REQUEST) {
-        weir_credit_grant(state, ask->gpu, ask->bytes);
+    if (ask->left) {
+        answer_left(state, ask, 0);
+    } else if (loss == WEIR_LOSS_RELEASED && ask->type == WEIR_MSG_REQUEST) {
+        if (is_for_movable(ask))
+            weir_movable_granted(state->swap, ask->piece);
+        else
+            weir_credit_grant(state, ask->gpu, ask->bytes);
         finish(ask, WEIR_ASK_GRANTED);
     } else if (loss != WEIR_LOSS_FOR_NOW) {
         finish(ask, WEIR_ASK_REFUSED);

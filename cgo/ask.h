@@ -18,10 +18,18 @@
 // does not know the GPU), EAGAIN (too many threads wait) or EDEADLK.
 int weir_ask_credit(struct weir_state *state, uint32_t gpu, uint32_t kind, uint64_t bytes);
 
-// Asks how much could still be allocated on a GPU and what the cap is. Waits long only where this
-// process has never been told anything. 0, or an error as above.
-int weir_ask_room(struct weir_state *state, uint32_t gpu, uint64_t *free_bytes,
-                  uint64_t *cap_bytes);
+// Asks for a movable allocation by its number (movable.h), ASKED before, and waits as for credit.
+// 0: it is GRANTED. Else an error as above, and it is in the book no more.
+int weir_ask_movable(struct weir_state *state, uint32_t number);
+
+// What the agent says of a GPU's memory; see struct weir_answer.
+struct weir_room {
+    uint64_t free_bytes, cap_bytes, used_bytes;
+};
+
+// Asks for that. Waits long only where this process has never been told anything. 0, or an error as
+// above.
+int weir_ask_room(struct weir_state *state, uint32_t gpu, struct weir_room *room);
 
 // Waits, as for credit, until an agent has said that it lists a GPU. 0, or an error as above.
 int weir_ask_listed(struct weir_state *state, uint32_t gpu);

@@ -3,6 +3,7 @@
 
 #include "capture.h"
 #include "credit.h"
+#include "movable.h"
 #include "note.h"
 #include "reserve.h"
 #include "share.h"
@@ -210,6 +211,7 @@ uint32_t weir_context_retire(struct weir_state **state, uint64_t context) {
     if (!weir_enforced(state) || weir_lock(&(*state)->lock))
         return 0;
     uint32_t ticket = weir_owner_retire(&(*state)->owners, context);
+    weir_movables_retire(*state, context, ticket);
     weir_unlock(&(*state)->lock);
     return ticket;
 }
@@ -218,6 +220,7 @@ void weir_context_restore(struct weir_state *state, uint32_t ticket) {
     if (!ticket || weir_lock(&state->lock))
         return;
     weir_owner_restore(&state->owners, ticket);
+    weir_movables_restore(state, ticket);
     weir_unlock(&state->lock);
 }
 
@@ -226,8 +229,10 @@ void weir_context_ended(struct weir_state *state, uint32_t ticket) {
     if (!ticket || weir_lock(&state->lock))
         return;
     weir_ties_end(state, ticket);
+    weir_movables_ended(state, ticket);
     weir_unlock(&state->lock);
     weir_share_settle(state);
+    weir_movables_tell(state);
     for (int more = 1; more;) {
         uint64_t freed_bytes[WEIR_ORDINALS_MAX] = {0};
         if (weir_lock(&state->lock))

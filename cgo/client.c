@@ -57,6 +57,17 @@ int weir_client_send(int fd, uint64_t cookie, const void *message) {
     return sent < 0 ? (int)sent : -EIO;
 }
 
+int weir_client_send_patiently(int fd, uint64_t cookie, const void *message) {
+    for (uint64_t left_ms = WEIR_AGENT_WAIT_MS;; left_ms -= WEIR_WAIT_MS_MAX) {
+        int rc = weir_client_send(fd, cookie, message);
+        if (rc != -EAGAIN)
+            return rc;
+        if (left_ms < WEIR_WAIT_MS_MAX)
+            return -ETIMEDOUT;
+        weir_sys_wait_writable(fd, WEIR_WAIT_MS_MAX);
+    }
+}
+
 // The length of each message that the agent sends; 0 for a type that it does not send.
 static size_t length_of(uint16_t type) {
     switch (type) {
@@ -72,6 +83,8 @@ static size_t length_of(uint16_t type) {
         return sizeof(struct weir_shared);
     case WEIR_MSG_LOOK:
         return sizeof(struct weir_turn);
+    case WEIR_MSG_MOVE:
+        return sizeof(struct weir_move);
     case WEIR_MSG_CLOSE:
         return sizeof(struct weir_close);
     default:

@@ -19,6 +19,7 @@ struct weir_incoming {
         struct weir_measured measured;
         struct weir_shared shared;
         struct weir_turn turn;
+        struct weir_move move;
         struct weir_close close;
         uint8_t bytes[WEIR_MSG_BYTES_MAX];
     };
@@ -32,6 +33,9 @@ int weir_client_connect(const struct weir_state *state, int *fd, uint64_t *cooki
 // Sends one message, whose header says how long it is, without waiting. Any thread may. 0; -EBADF
 // where the descriptor is ours no more, -EAGAIN where the agent does not read, other -errno.
 int weir_client_send(int fd, uint64_t cookie, const void *message);
+
+// The same, waiting while the agent is slow to read.
+int weir_client_send_patiently(int fd, uint64_t cookie, const void *message);
 
 // Receives one message without waiting. 0; -EPIPE at the end of the connection, -EAGAIN where there
 // is none, -EPROTO for one that is not valid, -EBADF where the descriptor is ours no more, other

@@ -18,6 +18,8 @@
 #include "credit.h"
 #include "hooks.h"
 #include "log.h"
+#include "movable.h"
+#include "mover.h"
 #include "note.h"
 #include "pages.h"
 #include "share.h"
@@ -87,6 +89,7 @@ static int take_over(struct weir_state *state, int fd, uint64_t cookie,
         return rc;
     int first = state->session == 0;
     state->session = welcome->session;
+    __atomic_store_n(&state->plain, (welcome->flags & WEIR_WELCOME_PLAIN) != 0, __ATOMIC_RELAXED);
     __atomic_store_n(&state->agent_wait_ms, welcome->agent_wait_ms, __ATOMIC_RELAXED);
     if (weir_lock(&state->lock))
         return -EDEADLK;
@@ -95,7 +98,9 @@ static int take_over(struct weir_state *state, int fd, uint64_t cookie,
     state->cookie = cookie;
     state->refusing = 0;
     weir_unlock(&state->lock);
-    rc = first ? 0 : weir_share_declare(state, fd, cookie);
+    rc = first ? 0 : weir_movables_declare(state, fd, cookie);
+    if (rc == 0 && !first)
+        rc = weir_share_declare(state, fd, cookie);
     if (rc < 0)
         return rc;
     if (weir_lock(&state->lock))
@@ -106,6 +111,7 @@ static int take_over(struct weir_state *state, int fd, uint64_t cookie,
     weir_log(state, "connected, session", (int64_t)welcome->session);
     weir_attend_begin(state);
     weir_share_flush(state);
+    weir_movables_tell(state);
     weir_ask_send_all(state);
     weir_notes_send(state);
     return 0;
@@ -123,6 +129,8 @@ int weir_helper_dispatch(struct weir_state *state, const struct weir_incoming *i
         return -weir_ask_shared(state, &incoming->shared);
     case WEIR_MSG_LOOK:
         return weir_attend_look(state, &incoming->turn);
+    case WEIR_MSG_MOVE:
+        return weir_mover_take(state, &incoming->move);
     case WEIR_MSG_CLOSE:
         return WEIR_ENDED_BY_AGENT;
     default:
@@ -136,7 +144,8 @@ static int serve(struct weir_state *state, int fd, uint64_t cookie,
                  struct weir_incoming *incoming) {
     uint64_t idle_ns = weir_busy_clock();
     for (;;) {
-        uint64_t ns = weir_attend(state);
+        uint64_t ns = weir_attend(state), moves_ns = weir_mover_step(state);
+        ns = moves_ns < ns ? moves_ns : ns;
         int ready = weir_sys_wait(fd, POLLIN, ns < IDLE_NS ? ns : IDLE_NS);
         int idle = ready == 0 && weir_busy_clock() - idle_ns >= IDLE_NS;
         if (ready == 0 && !idle)
@@ -148,6 +157,7 @@ static int serve(struct weir_state *state, int fd, uint64_t cookie,
             idle_ns = weir_busy_clock();
             weir_notes_send(state);
             weir_share_flush(state);
+            weir_movables_tell(state);
         }
         if (rc == -EAGAIN || rc == -EINTR || rc == -ECONNRESET)
             continue;  // a reset is told once, before what was sent ahead of it
@@ -181,6 +191,7 @@ static uint32_t finish(struct weir_state *state, int fd, uint64_t cookie, int rc
                          : bits & FINAL  ? WEIR_LOSS_FOR_GOOD
                                          : WEIR_LOSS_FOR_NOW);
     weir_attend_end(state);
+    weir_mover_lost(state);
     weir_remember_socket(-1, 0);
     weir_close_socket(fd, cookie);
     if (rc == WEIR_ENDED_BY_AGENT) {

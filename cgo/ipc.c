@@ -1,5 +1,6 @@
 // ipc.c: plain memory that other processes open by a handle of 64 bytes. A handle is of a whole
 // allocation, whatever address in it was given; the driver counts how often one was opened.
+#include "convert.h"
 #include "gpu.h"
 #include "hooks.h"
 #include "note.h"
@@ -45,7 +46,7 @@ CUresult weir_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer) {
     struct weir_share_key key;
     CUresult result = WEIR_REAL(cuIpcGetMemHandle)(handle, pointer);
     if (result != CUDA_SUCCESS || !handle || !weir_enforced(&state))
-        return result;
+        return weir_exported(result, pointer, WEIR_EXPORTED_IPC);
     weir_share_key_of_bytes(WEIR_SHARE_KEY_IPC, handle, sizeof(*handle), &key);
     export(state, pointer, &key);
     return result;

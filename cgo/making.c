@@ -6,6 +6,7 @@
 #include "gpu.h"
 #include "helper.h"
 #include "hooks.h"
+#include "mover.h"
 #include "note.h"
 #include "reserve.h"
 
@@ -178,8 +179,10 @@ CUresult weir_making_end(struct weir_making *making, CUresult result, uint64_t h
 
 uint32_t weir_ending_begin(struct weir_state **state, uint64_t handle) {
     uint32_t ticket = handle ? weir_context_retire(state, handle) : 0;
-    if (ticket)
+    if (ticket) {
         weir_contexts_retire(*state, handle, ticket);
+        weir_mover_context_ending(*state, handle);
+    }
     return ticket;
 }
 

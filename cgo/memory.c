@@ -5,6 +5,7 @@
 // What is not worth charging (no place for the result, nothing asked for) goes to the driver, whose
 // error the program then gets.
 #include "charge.h"
+#include "convert.h"
 #include "hooks.h"
 #include "report.h"
 #include "reserve.h"
@@ -22,9 +23,12 @@ CUresult weir_cuInit(unsigned flags) {
 
 CUresult weir_cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
     struct weir_charge charge;
+    CUresult result;
     if (!pointer || !bytes)
         return WEIR_REAL(cuMemAlloc_v2)(pointer, bytes);
-    CUresult result = weir_charge_begin(&charge, WEIR_KIND_PLAIN, bytes);
+    if (weir_convert(pointer, bytes, &result))
+        return result;
+    result = weir_charge_begin(&charge, WEIR_KIND_PLAIN, bytes);
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemAlloc_v2)(pointer, bytes);
@@ -67,13 +71,23 @@ static uint64_t expected_bytes(uint64_t width_bytes, uint64_t height) {
     return pitch_bytes < width_bytes ? UINT64_MAX : pitched_bytes(pitch_bytes, height);
 }
 
+// What the driver takes as the size of an element.
+static int is_element(unsigned bytes) {
+    return bytes == 4 || bytes == 8 || bytes == 16;
+}
+
 CUresult weir_cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width_bytes,
                                  size_t height, unsigned element_bytes) {
     struct weir_charge charge;
     if (!pointer || !pitch || !width_bytes || !height)
         return WEIR_REAL(cuMemAllocPitch_v2)(pointer, pitch, width_bytes, height, element_bytes);
-    CUresult result =
-        weir_charge_begin(&charge, WEIR_KIND_PITCHED, expected_bytes(width_bytes, height));
+    CUresult result;
+    if (is_element(element_bytes) &&
+        weir_convert(pointer, expected_bytes(width_bytes, height), &result)) {
+        *pitch = result ? *pitch : weir_charge_round(width_bytes);
+        return result;
+    }
+    result = weir_charge_begin(&charge, WEIR_KIND_PITCHED, expected_bytes(width_bytes, height));
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemAllocPitch_v2)(pointer, pitch, width_bytes, height, element_bytes);
@@ -105,7 +119,10 @@ static void freed(const struct weir_discharge *discharge, CUresult result, CUdev
 
 CUresult weir_cuMemFree_v2(CUdeviceptr pointer) {
     struct weir_discharge discharge;
-    CUresult result = weir_discharge_begin(&discharge, pointer);
+    CUresult result;
+    if (weir_convert_free(pointer, &result))
+        return result;
+    result = weir_discharge_begin(&discharge, pointer);
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuMemFree_v2)(pointer);
@@ -141,10 +158,8 @@ static int lowered(CUresult result, const void *free_bytes, const void *total_by
 CUresult weir_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     struct weir_report report;
     CUresult result = WEIR_REAL(cuMemGetInfo_v2)(free_bytes, total_bytes);
-    if (lowered(result, free_bytes, total_bytes, &report)) {
-        *free_bytes = least(*free_bytes, report.free_bytes);
-        *total_bytes = least(*total_bytes, report.cap_bytes);
-    }
+    if (lowered(result, free_bytes, total_bytes, &report))
+        weir_report_lower(&report, free_bytes, total_bytes);
     return result;
 }
 
@@ -164,7 +179,7 @@ CUresult weir_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     if (result != CUDA_SUCCESS || weir_passing())
         return result;
     weir_report(device, 0, &report);
-    *bytes = least(*bytes, report.cap_bytes);
+    *bytes = report.is_virtual ? report.cap_bytes : least(*bytes, report.cap_bytes);
     return result;
 }
 

@@ -3,9 +3,13 @@
 
 #include "client.h"
 #include "helper.h"
+#include "movable.h"
 
 #define NOTE_INTERVAL_MS 1000u
 #define NOTE_SEQ 1u
+// Of what is said once a process of movable memory.
+#define NOTED_PLAIN 1u
+#define NOTED_EXPORTED 2u
 
 static void send_note(int fd, uint64_t cookie, uint32_t code, uint32_t a, uint64_t b) {
     struct weir_note note = {{WEIR_MSG_NOTE, sizeof(note), NOTE_SEQ}, code, a, b};
@@ -79,8 +83,33 @@ static void send_bounds(struct weir_state *state, uint64_t now) {
     }
 }
 
+void weir_note_swap(struct weir_state *state) {
+    weir_helper_start(state);
+    weir_notes_send(state);
+}
+
+static void send_swap(struct weir_state *state, struct weir_swap *swap) {
+    if (weir_lock(&state->lock))
+        return;
+    uint32_t exported = __atomic_load_n(&swap->exported, __ATOMIC_RELAXED);
+    uint32_t plain = __atomic_load_n(&swap->plain, __ATOMIC_RELAXED);
+    int unconverted = state->link_up && plain > 1 && !exported && !(swap->noted & NOTED_PLAIN);
+    int tried = state->link_up && exported && !(swap->noted & NOTED_EXPORTED);
+    swap->noted |= (unconverted ? NOTED_PLAIN : 0) | (tried ? NOTED_EXPORTED : 0);
+    int fd = state->fd;
+    uint64_t cookie = state->cookie;
+    weir_unlock(&state->lock);
+    if (unconverted)
+        send_note(fd, cookie, WEIR_NOTE_UNCONVERTED, plain - 1, swap->exporter);
+    if (tried)
+        send_note(fd, cookie, WEIR_NOTE_EXPORTED, exported, 0);
+}
+
 void weir_notes_send(struct weir_state *state) {
+    struct weir_swap *swap = __atomic_load_n(&state->swap, __ATOMIC_ACQUIRE);
     uint64_t now = weir_sys_now_ms();
+    if (swap && __atomic_load_n(&swap->plain, __ATOMIC_RELAXED) > 1)
+        send_swap(state, swap);
     if (__atomic_load_n(&state->bounds_wait, __ATOMIC_RELAXED))
         send_bounds(state, now);
     // What is said of a device that is not known is kept in the first place.

@@ -14,6 +14,10 @@ void weir_note(struct weir_state *state, enum weir_note_bit note, uint32_t gpu, 
 // lock held it goes when the helper comes to it, which must have been started.
 void weir_note_bound(struct weir_state *state, enum weir_bound bound, uint64_t value);
 
+// Tells, once a process, why its memory is not movable, and of the first thing tried that movable
+// memory cannot.
+void weir_note_swap(struct weir_state *state);
+
 // Sends the notes that wait and are due.
 void weir_notes_send(struct weir_state *state);
 

@@ -58,10 +58,10 @@ static void lower(nvmlDevice_t device, unsigned long long *total, unsigned long 
     struct weir_report report;
     if (ask(device, 1, &report) != 0 || report.cap_bytes == WEIR_UNLIMITED)
         return;
-    if (*total > report.cap_bytes)
-        *total = report.cap_bytes;
-    if (*free_bytes > report.free_bytes)
-        *free_bytes = report.free_bytes;
+    uint64_t total_now = *total, free_now = *free_bytes;
+    weir_report_lower(&report, &free_now, &total_now);
+    *total = total_now;
+    *free_bytes = free_now;
     *used = *total > *free_bytes ? *total - *free_bytes : 0;
 }
 

@@ -43,15 +43,15 @@ static uint64_t surely_free(const struct weir_state *state, uint32_t gpu) {
 }
 
 uint64_t weir_obtainable(struct weir_state *state, uint32_t gpu, uint64_t enough) {
-    uint64_t free_bytes, cap_bytes;
+    struct weir_room room;
     if (weir_lock(&state->lock))
         return 0;
-    free_bytes = weir_credit_at_hand(state, gpu);
+    uint64_t free_bytes = weir_credit_at_hand(state, gpu);
     weir_unlock(&state->lock);
     free_bytes += surely_free(state, gpu);
-    if (free_bytes >= enough || weir_ask_room(state, gpu, &free_bytes, &cap_bytes) == 0)
+    if (free_bytes >= enough)
         return free_bytes;
-    return 0;
+    return weir_ask_room(state, gpu, &room) == 0 ? room.free_bytes : 0;
 }
 
 // Asks the agent for what is not in the credit word.

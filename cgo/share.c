@@ -224,18 +224,6 @@ static int declaration(struct weir_state *state, uint32_t number, struct weir_sh
     return message->gpu != WEIR_NO_INDEX;
 }
 
-// Sends, and waits while the agent is slow to read. 0 or -errno.
-static int send_patiently(int fd, uint64_t cookie, const struct weir_share *message) {
-    for (uint64_t left_ms = WEIR_AGENT_WAIT_MS;; left_ms -= WEIR_WAIT_MS_MAX) {
-        int rc = weir_client_send(fd, cookie, message);
-        if (rc != -EAGAIN)
-            return rc;
-        if (left_ms < WEIR_WAIT_MS_MAX)
-            return -ETIMEDOUT;
-        weir_sys_wait_writable(fd, WEIR_WAIT_MS_MAX);
-    }
-}
-
 int weir_share_declare(struct weir_state *state, int fd, uint64_t cookie) {
     struct weir_share message;
     for (uint32_t number = 1; number <= state->pieces.used; number++) {
@@ -243,7 +231,7 @@ int weir_share_declare(struct weir_state *state, int fd, uint64_t cookie) {
             return -EDEADLK;
         int due = declaration(state, number, &message);
         weir_unlock(&state->lock);
-        int rc = due ? send_patiently(fd, cookie, &message) : 0;
+        int rc = due ? weir_client_send_patiently(fd, cookie, &message) : 0;
         if (rc)
             return rc;
     }
@@ -251,5 +239,5 @@ int weir_share_declare(struct weir_state *state, int fd, uint64_t cookie) {
         .header = {WEIR_MSG_DROP, sizeof(message), UNANSWERED_SEQ},
         .flags = WEIR_SHARE_AGAIN,
     };
-    return send_patiently(fd, cookie, &message);
+    return weir_client_send_patiently(fd, cookie, &message);
 }

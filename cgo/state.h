@@ -97,11 +97,13 @@ struct weir_ask {
     uint32_t type;          // enum weir_msg_type: REQUEST, QUERY, MEASURE, EXPORT, IMPORT or DROP
     uint32_t gpu;           // ordinal; of the first three
     uint32_t detail;        // REQUEST: enum weir_kind; QUERY: what for; MEASURE: contexts
-    uint32_t piece;         // of the last three
+    uint32_t piece;         // of the last three; REQUEST of movable memory: its number (movable.h)
     uint64_t bytes;         // REQUEST, MEASURE
     uint64_t answer_bytes;  // QUERY: free; MEASURE: of one context
     uint64_t cap_bytes;     // QUERY
+    uint64_t used_bytes;    // QUERY
     uint32_t sent;          // on the present connection
+    uint32_t left;          // by its thread, and what is granted yet has to be given back
     uint32_t next;          // of the free list: number + 1
 };
 
@@ -159,6 +161,7 @@ enum weir_lag {
 #define WEIR_EXEC_FILTER 4096u
 
 struct weir_time;
+struct weir_swap;
 
 struct weir_state {
     uint32_t mode;       // enum weir_mode; no lock
@@ -186,6 +189,9 @@ struct weir_state {
 
     // GPU time (timed.h); NULL before the first launch. Stays where it is; no lock.
     struct weir_time *time;
+    // Movable memory (movable.h); NULL before there is any. Stays where it is; no lock.
+    struct weir_swap *swap;
+    uint32_t plain;  // the agent has said that nothing of this process is to be movable
 
     struct weir_table table;
     struct weir_owners owners;

@@ -261,7 +261,7 @@ func (c *container) query(m *abi.Query) (*abi.Answer, error) {
 	answer.Free_bytes = abi.Unlimited
 	if l.Capped() {
 		used := c.used(int(m.Gpu))
-		answer.Free_bytes = l.Cap() - min(used, l.Cap())
+		answer.Free_bytes, answer.Used_bytes = l.Cap()-min(used, l.Cap()), used
 	}
 	return answer, nil
 }

@@ -186,6 +186,7 @@ type Answer struct {
 	Reserved   uint32
 	Free_bytes uint64
 	Cap_bytes  uint64
+	Used_bytes uint64
 }
 
 type Measure struct {

@@ -281,8 +281,10 @@ struct weir_answer {
     uint32_t gpu;
     uint32_t reserved;
     uint64_t
-        free_bytes;      // what one allocation of this session could still get, own credit included
-    uint64_t cap_bytes;  // what reports show as the total
+        free_bytes;  // what one allocation of this session could still get, own credit included
+    uint64_t cap_bytes;
+    // What the container uses there, movable memory included and unused credit not.
+    uint64_t used_bytes;
 };
 
 // Contexts take memory that no call names. The library asks once it has made the first on a GPU of
@@ -517,7 +519,8 @@ WEIR_ASSERT_SIZE(weir_verdict, 40);
 WEIR_ASSERT_SIZE(weir_query, 16);
 WEIR_ASSERT_AT(weir_answer, free_bytes, 16);
 WEIR_ASSERT_AT(weir_answer, cap_bytes, 24);
-WEIR_ASSERT_SIZE(weir_answer, 32);
+WEIR_ASSERT_AT(weir_answer, used_bytes, 32);
+WEIR_ASSERT_SIZE(weir_answer, 40);
 WEIR_ASSERT_AT(weir_turn, lease, 12);
 WEIR_ASSERT_AT(weir_turn, waiting, 16);
 WEIR_ASSERT_SIZE(weir_turn, 24);

@@ -53,7 +53,7 @@ func (a *agent) handle(conn *net.UnixConn, pid int32, message []byte) error {
 			others -= atomic.LoadUint64(one.usage.credit(gpu))
 		}
 		answer := abi.Answer{Header: abi.Header{Type: abi.MsgAnswer, Bytes: uint16(unsafe.Sizeof(abi.Answer{})), Seq: header.Seq},
-			Gpu: query.Gpu, Free_bytes: max(a.caps[gpu], others) - others, Cap_bytes: a.caps[gpu]}
+			Gpu: query.Gpu, Free_bytes: max(a.caps[gpu], others) - others, Cap_bytes: a.caps[gpu], Used_bytes: others}
 		return a.send(s, answer, nil)
 	case abi.MsgExport, abi.MsgImport, abi.MsgDrop:
 		if answer := a.share(s, decode[abi.Share](message)); answer != nil {

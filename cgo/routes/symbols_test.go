@@ -151,7 +151,7 @@ func TestColumnsAreTheDrivers(t *testing.T) {
 // passedByDecision are the exports of classes that matter which take no time of the GPU, and which others' work may
 // wait for: the head of symbols.def says why they pass.
 var passedByDecision = regexp.MustCompile(
-	`^(cuLaunchHostFunc|cuStreamBatchMemOp(_v2)?|cuStream(Wait|Write)Value(32|64)(_v2)?)(_ptsz)?$`)
+	`^cuLaunchHostFunc(_ptsz)?$`)
 
 // A wrapper or a reason to wait is what each export that takes, gives or moves device memory, or that
 // submits work, must have; none may merely be passed on but by decision.

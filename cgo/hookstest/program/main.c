@@ -49,6 +49,8 @@ static const struct {
 #define TESTED_GRAPH(export)
 #define TESTED_CONTEXT(export)
 #define TESTED_OTHER(export)
+#define TESTED_VIEW(export)
+#define TESTED_MEMOP(export)
 #define TESTED_LAUNCH(export) WRAPPER(export)
 #define TESTED_COPY(export) WRAPPER(export)
 #define HOOK(export, asked, since, streams, class) TESTED_##class(export)
