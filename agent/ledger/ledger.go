@@ -5,10 +5,13 @@
 // outside the ledger, in a page that the holder shares; the ledger gets at it through a Recall
 // function. Invariants:
 //   - charged is the sum of all grants and of what is shared;
-//   - charged <= cap after every grant; a cap lowered below it only stops grants;
+//   - charged <= cap after every grant, and with movable memory it is within cap and swap together; a
+//     cap or swap lowered below that only stops grants;
 //   - a request is refused only after all unused credit of all holders was recalled, so one that
 //     fits beside what is in use is always granted;
 //   - without holders, and with nothing shared, the charge is exactly 0.
+//
+// Movable memory has no credit and is in movable.go.
 //
 // Shared memory. What a holder exports to other processes is no longer its own: it may outlive the
 // holder, for as long as anybody has it. It is then part of the charge and of no grant.
@@ -72,11 +75,15 @@ type Ledger struct {
 	charged uint64
 	shared  uint64 // of charged
 	grants  map[Holder]uint64
+
+	swap    uint64
+	movable uint64 // beside charged
+	moving  map[Holder]uint64
 }
 
 // New makes an empty ledger with a cap in bytes; Unlimited or more is no cap.
 func New(limit uint64) *Ledger {
-	l := &Ledger{grants: make(map[Holder]uint64)}
+	l := &Ledger{grants: make(map[Holder]uint64), moving: make(map[Holder]uint64)}
 	l.SetCap(limit)
 	return l
 }
@@ -108,13 +115,14 @@ func (l *Ledger) Request(h Holder, n uint64, recall Recall) Outcome {
 	if n > l.limit {
 		return Outcome{Missing: n - l.limit + l.charged}
 	}
-	if l.excess(n) > 0 {
-		l.recall(h, n, recall)
+	excess := func() uint64 { return l.excess(n) }
+	if excess() > 0 {
+		l.recall(h, excess, recall)
 	}
-	if missing := l.excess(n); missing > 0 {
+	if missing := excess(); missing > 0 {
 		return Outcome{Missing: missing}
 	}
-	spare := l.spare(l.limit - l.charged - n)
+	spare := l.spare(l.room() - n)
 	l.set(h, l.grants[h]+n+spare)
 	return Outcome{Granted: true, Spare: spare}
 }
@@ -125,18 +133,19 @@ func (l *Ledger) Offer(h Holder, n uint64) uint64 {
 	if n > l.limit || l.excess(n) > 0 {
 		return 0
 	}
-	n += l.spare(l.limit - l.charged - n)
+	n += l.spare(l.room() - n)
 	l.set(h, l.grants[h]+n)
 	return n
 }
 
-// Shrink recalls unused credit until the charges are within the cap or no more is found, and
-// returns what they still exceed it by, in bytes.
+// Shrink recalls unused credit until the charges are within cap and swap or no more is found, and
+// returns what they still exceed them by, in bytes.
 func (l *Ledger) Shrink(recall Recall) uint64 {
-	if l.excess(0) > 0 {
-		l.recall(0, 0, recall)
+	excess := func() uint64 { return l.excess(0) }
+	if excess() > 0 {
+		l.recall(0, excess, recall)
 	}
-	return l.excess(0)
+	return excess()
 }
 
 // Lower takes at most n bytes from h's grant, because they were recalled or never handed over.
@@ -148,10 +157,11 @@ func (l *Ledger) Lower(h Holder, n uint64) {
 // Declare makes h's grant exactly n bytes (at most RequestMax): what a process says that it holds.
 func (l *Ledger) Declare(h Holder, n uint64) { l.set(h, min(n, RequestMax)) }
 
-// Release ends h's grant and returns how large it was, in bytes.
+// Release ends h's grant and all that it has of movable memory. It returns how large the grant was, in bytes.
 func (l *Ledger) Release(h Holder) uint64 {
 	g := l.grants[h]
 	l.set(h, 0)
+	l.setMovable(h, 0)
 	return g
 }
 
@@ -186,10 +196,16 @@ func (l *Ledger) Unshare(n uint64) {
 	l.shared -= n
 }
 
-// excess is what the charges would exceed the cap by if n bytes were added.
+// excess is what the charges would exceed the cap by, or with movable memory cap and swap together, if n bytes were
+// added.
 func (l *Ledger) excess(n uint64) uint64 {
 	want := l.charged + n
-	return want - min(want, l.limit)
+	return max(want-min(want, l.limit), l.excessOfAll(n))
+}
+
+// room is what may be granted as things are.
+func (l *Ledger) room() uint64 {
+	return min(l.limit-min(l.charged, l.limit), l.roomForAll())
 }
 
 func (l *Ledger) set(h Holder, n uint64) {
@@ -209,14 +225,14 @@ func (l *Ledger) spare(free uint64) uint64 {
 	return s - s%spareUnit
 }
 
-// recall goes round the holders until n bytes fit or nothing is left to recall.
-func (l *Ledger) recall(h Holder, n uint64, recall Recall) {
+// recall goes round the holders until there is no excess or nothing is left to recall.
+func (l *Ledger) recall(h Holder, excess func() uint64, recall Recall) {
 	order := l.candidates(h)
 	empty := 0
 	for pass := 0; pass < recallPasses && empty < emptyPasses; pass++ {
 		found := uint64(0)
 		for _, c := range order {
-			missing := l.excess(n)
+			missing := excess()
 			if missing == 0 {
 				return
 			}

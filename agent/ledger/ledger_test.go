@@ -17,8 +17,8 @@ type world struct {
 	shared  uint64 // what tenants have exported, dead ones too
 }
 
-// tenant is one process: what it uses, and U, the credit word of its page.
-type tenant struct{ used, credit uint64 }
+// tenant is one process: what it uses, U, the credit word of its page, and its movable memory.
+type tenant struct{ used, credit, movable uint64 }
 
 func (w *world) recall(h Holder, limit uint64) uint64 {
 	u := w.tenants[h]
@@ -65,21 +65,19 @@ func (w *world) allocate(t *rapid.T) {
 		u.used += n
 		return
 	}
-	fits := w.used()+n <= w.ledger.Cap()
+	fits := w.used()+n <= w.ledger.Cap() && w.used()+w.movable()+n <= w.ledger.Cap()+w.ledger.Swap()
 	got := w.ledger.Request(h, n, w.recall)
 	if got.Granted != fits {
 		t.Fatalf("request of %d with %d used under %d: granted %v", n, w.used(), w.ledger.Cap(),
 			got.Granted)
 	}
 	if !got.Granted {
-		if want := w.ledger.Charged() + n - w.ledger.Cap(); got.Missing != want {
+		if want := w.missing(n); n <= w.ledger.Cap() && got.Missing != want {
 			t.Fatalf("missing %d, want %d", got.Missing, want)
 		}
 		return
 	}
-	if w.ledger.Charged() > w.ledger.Cap() {
-		t.Fatalf("%d charged under a cap of %d after a grant", w.ledger.Charged(), w.ledger.Cap())
-	}
+	w.within(t)
 	u.used += n
 	u.credit += got.Spare
 }
@@ -88,13 +86,13 @@ func (w *world) allocate(t *rapid.T) {
 func (w *world) offer(t *rapid.T) {
 	h, u := w.pick()
 	n := rapid.Uint64Range(1, 1500).Draw(t, "bytes")
-	before := w.ledger.Charged()
+	before, missing := w.ledger.Charged(), w.missing(n)
 	got := w.ledger.Offer(h, n)
-	if fits := before+n <= w.ledger.Cap(); fits != (got >= n) || !fits && got != 0 {
+	if fits := missing == 0; fits != (got >= n) || !fits && got != 0 {
 		t.Fatalf("offered %d of %d with %d charged under %d", got, n, before, w.ledger.Cap())
 	}
-	if got > 0 && w.ledger.Charged() > w.ledger.Cap() {
-		t.Fatalf("%d charged under a cap of %d after an offer", w.ledger.Charged(), w.ledger.Cap())
+	if got > 0 {
+		w.within(t)
 	}
 	u.credit += got
 }
@@ -137,8 +135,14 @@ func (w *world) drop(t *rapid.T) {
 func (w *world) setCap(t *rapid.T) {
 	limit := rapid.OneOf(rapid.Uint64Range(0, 20_000), rapid.Just(Unlimited)).Draw(t, "cap")
 	w.ledger.SetCap(limit)
+	w.shrink(t)
+}
+
+func (w *world) shrink(t *rapid.T) {
 	over := w.ledger.Shrink(w.recall)
-	if want := w.used() - min(w.used(), limit); over != want {
+	plain := w.used() - min(w.used(), w.ledger.Cap())
+	all, most := w.used()+w.movable(), w.ledger.Cap()+w.ledger.Swap()
+	if want := max(plain, all-min(all, most)); over != want {
 		t.Fatalf("over the cap by %d after shrinking, want %d", over, want)
 	}
 }
@@ -146,8 +150,10 @@ func (w *world) setCap(t *rapid.T) {
 // restart is a new agent: it knows the recorded grants only; some tenants then declare themselves.
 func (w *world) restart(t *rapid.T) {
 	fresh := New(w.ledger.Cap())
+	fresh.SetSwap(w.ledger.Swap())
 	for h, u := range w.tenants {
 		fresh.Declare(h, w.ledger.Granted(h))
+		fresh.DeclareMovable(h, w.ledger.MovableOf(h))
 		if rapid.Bool().Draw(t, "declares") {
 			fresh.Declare(h, u.used)
 			u.credit = 0
@@ -163,6 +169,9 @@ func (w *world) check(t *rapid.T) {
 		t.Fatalf("%d shared, want %d", w.ledger.Shared(), w.shared)
 	}
 	for h, u := range w.tenants {
+		if m := w.ledger.MovableOf(h); m != u.movable {
+			t.Fatalf("holder %d: %d of movable memory, want %d", h, m, u.movable)
+		}
 		if g := w.ledger.Granted(h); g != u.used+u.credit {
 			t.Fatalf("holder %d: grant %d, used %d and credit %d", h, g, u.used, u.credit)
 		}
@@ -170,6 +179,9 @@ func (w *world) check(t *rapid.T) {
 		if u.used+u.credit > 0 {
 			holders++
 		}
+	}
+	if w.ledger.Movable() != w.movable() {
+		t.Fatalf("%d of movable memory, want %d", w.ledger.Movable(), w.movable())
 	}
 	if w.ledger.Charged() != sum || uint64(w.ledger.Holders()) != holders {
 		t.Fatalf("charged %d for %d holders, want %d for %d",
@@ -192,6 +204,9 @@ func TestSchedules(t *testing.T) {
 			"export":   w.export,
 			"drop":     w.drop,
 			"cap":      w.setCap,
+			"swap":     w.setSwap,
+			"movable":  w.allocateMovable,
+			"freeMov":  w.freeMovable,
 			"restart":  w.restart,
 			"":         w.check,
 		})
@@ -199,8 +214,9 @@ func TestSchedules(t *testing.T) {
 			w.ledger.Release(h)
 		}
 		w.ledger.Unshare(w.shared)
-		if w.ledger.Charged() != 0 || w.ledger.Holders() != 0 {
-			t.Fatalf("%d charged for %d holders at the end", w.ledger.Charged(), w.ledger.Holders())
+		if w.ledger.Charged() != 0 || w.ledger.Holders() != 0 || w.ledger.Movable() != 0 {
+			t.Fatalf("%d charged for %d holders at the end, and %d of movable memory", w.ledger.Charged(), w.ledger.Holders(),
+				w.ledger.Movable())
 		}
 	})
 }
