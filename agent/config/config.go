@@ -46,6 +46,8 @@ type Config struct {
 	Containerd string
 	// NoDriverLimit: the driver's own limits of containers are left alone; else they back the caps.
 	NoDriverLimit bool
+	// SwapHostLimit is the most host memory that swap may take, in bytes; nil: half of the machine's.
+	SwapHostLimit *int64
 	// Time is what there is to say of GPU time.
 	Time Time
 	// Rules are the [[containers]] tables, in their order.
@@ -65,6 +67,7 @@ type fileKeys struct {
 	UnaskedGPU   *string `toml:"unasked_gpu"`
 	Containerd   *string `toml:"containerd"`
 	DriverLimit  *string `toml:"driver_limit"`
+	SwapHost     *string `toml:"swap_host_limit"`
 
 	timeKeys
 	Containers []ruleKeys `toml:"containers"`
@@ -97,6 +100,8 @@ func (f *fileKeys) value(key string) *string {
 		return f.Containerd
 	case "driver_limit":
 		return f.DriverLimit
+	case "swap_host_limit":
+		return f.SwapHost
 	}
 	return f.timeKeys.value(key)
 }
@@ -120,6 +125,7 @@ var Keys = append([]Key{
 	{"unasked_gpu", "unasked-gpu", "WEIR_UNASKED_GPU", `"pass", "default" or "refuse"`},
 	{"containerd", "containerd", "WEIR_CONTAINERD", `"auto", "off" or a socket in quotes`},
 	{"driver_limit", "driver-limit", "WEIR_DRIVER_LIMIT", `"auto" or "off"`},
+	{"swap_host_limit", "swap-host-limit", "WEIR_SWAP_HOST_LIMIT", `"half" or a size in quotes, such as "64GiB"`},
 }, timeKeyList...)
 
 // Default is the configuration of an agent that this user starts and says nothing more of.
@@ -213,6 +219,8 @@ func (c *Config) Set(key, value string) (err error) {
 		c.Containerd = value
 	case "driver_limit":
 		c.NoDriverLimit, err = parseChoice(value, "auto", "off")
+	case "swap_host_limit":
+		c.SwapHostLimit, err = parseHostLimit(value)
 	default:
 		known, err := c.Time.set(key, value)
 		if !known {
@@ -269,6 +277,18 @@ func ParseDuration(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%.70q is not a duration: want one with its unit, such as 30s or 10m", text)
 	}
 	return span, nil
+}
+
+// parseHostLimit reads a size; nil is half of the machine's memory.
+func parseHostLimit(value string) (*int64, error) {
+	if value == "half" {
+		return nil, nil
+	}
+	bytes, err := ParseSize(value)
+	if err != nil {
+		return nil, fmt.Errorf("%w, or half: of the machine's memory", err)
+	}
+	return &bytes, nil
 }
 
 // parseChoice tells which of two words a value is.

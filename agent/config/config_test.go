@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func pointer[T any](v T) *T { return &v }
+
 func user(uid int, env map[string]string) User {
 	return User{UID: uid, Getenv: func(name string) string { return env[name] }}
 }
@@ -40,6 +42,7 @@ incompatible = "pass"
 unasked_gpu = "refuse"
 containerd = "/run/k3s/containerd/containerd.sock"
 driver_limit = "off"
+swap_host_limit = "64GiB"
 time = "off"
 contention = "off"
 quantum = "40ms"
@@ -60,7 +63,7 @@ alpha = 2.5
 		AgentWait: 90 * time.Second, LogLevel: slog.LevelDebug,
 		EndUndeclared: true, PassIncompatible: true, UnaskedGPU: "refuse",
 		Containerd:    "/run/k3s/containerd/containerd.sock",
-		NoDriverLimit: true,
+		NoDriverLimit: true, SwapHostLimit: pointer(int64(64 << 30)),
 		Time: Time{
 			Off: true, AlwaysGate: true, Quantum: 40 * time.Millisecond, DrainTimeout: 2 * time.Second,
 			GateWaitMax: time.Minute, Window: 8 * time.Millisecond, Slots: 2, UtilisationMax: 85, Alpha: 2.5,
@@ -90,6 +93,9 @@ func TestReadFileNamesTheMistake(t *testing.T) {
 		"incompatible = true\n":    `:1: incompatible: want "refuse" or "pass"`,
 		"unasked_gpu = \"drop\"\n": `:1: unasked_gpu: "drop": want pass, default or refuse`,
 		"containerd = \"sock\"\n":  `:1: containerd: "sock": want auto, off or the absolute path of a socket`,
+		"swap_host_limit = 5\n":    `:1: swap_host_limit: want "half" or a size in quotes, such as "64GiB"`,
+		"swap_host_limit = '-1'\n": `:1: swap_host_limit: "-1" is negative: want a size`,
+		"swap_host_limit = 'no'\n": `or half: of the machine's memory`,
 		"time = true\n":            `:1: time: want "on" or "off"`,
 		"contention = \"no\"\n":    `:1: contention: "no": want off or on`,
 		"\nquantum = \"0s\"\n":     `:2: quantum: "0s": want a duration from 1ms to 1h`,
@@ -114,7 +120,10 @@ func TestReadFileNamesTheMistake(t *testing.T) {
 			continue
 		}
 		got := err.Error()
-		if !strings.Contains(got, "weir.toml"+want) || strings.Contains(got, "\n") {
+		if strings.HasPrefix(want, ":") {
+			want = "weir.toml" + want
+		}
+		if !strings.Contains(got, want) || strings.Contains(got, "\n") {
 			t.Errorf("%q: %v\nwant one line with %q", text, err, want)
 		}
 	}
@@ -132,8 +141,8 @@ func TestSetKnowsEveryKey(t *testing.T) {
 		"run_dir": "/a", "state_dir": "/b", "nvml": "/c", "agent_wait": "7s", "log_level": "warn",
 		"count_context": "true", "undeclared": "end", "incompatible": "pass",
 		"unasked_gpu": "default", "containerd": "off",
-		"driver_limit": "off",
-		"time":         "off", "contention": "off", "quantum": "1ms", "threshold": "2ms", "grace": "3ms",
+		"driver_limit": "off", "swap_host_limit": "1MiB",
+		"time": "off", "contention": "off", "quantum": "1ms", "threshold": "2ms", "grace": "3ms",
 		"drain_timeout": "4ms", "gate_wait_max": "5ms", "window": "6ms", "slots": "7", "utilisation_max": "80",
 		"alpha": "8",
 	}
@@ -145,7 +154,8 @@ func TestSetKnowsEveryKey(t *testing.T) {
 		}
 	}
 	times := Time{true, true, ms, 2 * ms, 3 * ms, 4 * ms, 5 * ms, 6 * ms, 7, 80, 8}
-	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", true, times, nil}
+	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", true, pointer(int64(1 << 20)), times,
+		nil}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

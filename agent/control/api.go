@@ -82,9 +82,34 @@ type GPUUse struct {
 	// as the processes say. Part of UsedBytes, unless the agent does not count contexts.
 	ContextBytes int64 `json:"context_bytes"`
 	CodeBytes    int64 `json:"code_bytes"`
+	// MovableBytes is what lies on the card or on the host, by what swap does: part of UsedBytes, and of no credit.
+	MovableBytes int64 `json:"movable_bytes"`
+	// Swap is how that stands; nil: it has no swap there. Of a session, nil.
+	Swap *SwapUse `json:"swap"`
 	// SharedBytes: of a container, what of UsedBytes its processes have exported, as long as anybody
 	// has it; of a session, what it has exported, which is not in its other figures.
 	SharedBytes int64 `json:"shared_bytes"`
+}
+
+// OnCard is what the container has on the card.
+func (u *GPUUse) OnCard() int64 {
+	if u.Swap == nil || u.Swap.ResidentBytes == nil {
+		return u.UsedBytes
+	}
+	return u.UsedBytes - u.MovableBytes + *u.Swap.ResidentBytes
+}
+
+// SwapUse is where a container's movable memory on one GPU is, and how it came there, since the container or the agent
+// began. All but the limit is null where nothing is moved by plan.
+type SwapUse struct {
+	LimitBytes    int64  `json:"limit_bytes"`    // what it may hold beyond its cap; 0: its swap is being turned off
+	ResidentBytes *int64 `json:"resident_bytes"` // on the card, or on its way there or from there
+	SwappedBytes  *int64 `json:"swapped_bytes"`  // on the host; the rest has not been touched yet
+	MovedInBytes  *int64 `json:"moved_in_bytes"` // by plan
+	MovedOutBytes *int64 `json:"moved_out_bytes"`
+	FaultedBytes  *int64 `json:"faulted_bytes"` // came to the card by kernels' page faults, as far as is known
+	// DisplacedBytes went to the host by the driver itself, as far as is known.
+	DisplacedBytes *int64 `json:"displaced_bytes"`
 }
 
 // Session is one process's connection.
@@ -112,6 +137,7 @@ type Container struct {
 	Command  []string  `json:"command"`
 	Started  time.Time `json:"started"`
 	Caps     Caps      `json:"caps"`
+	Report   string    `json:"report"` // what its processes are shown as the total: ReportCap or ReportVirtual
 	GPUs     []GPUUse  `json:"gpus"`
 	Sessions []Session `json:"sessions"`
 	Enforced bool      `json:"enforced"`
@@ -131,6 +157,12 @@ type Container struct {
 const (
 	ByDriver  = "driver"
 	ByLibrary = "library"
+)
+
+// What memory reports inside a container show as the total: its cap, or cap and swap together.
+const (
+	ReportCap     = "cap"
+	ReportVirtual = "virtual"
 )
 
 // Event is one line of `weir events`.
@@ -155,6 +187,7 @@ type RunRequest struct {
 	Name    string   `json:"name"` // empty: made from the command
 	Command []string `json:"command"`
 	Caps    Caps     `json:"caps"`
+	Report  string   `json:"report"` // ReportCap or ReportVirtual; empty: ReportCap
 }
 
 // RunGrant is what `weir run` gives its child in the environment.
@@ -168,9 +201,11 @@ type RunGrant struct {
 // CapsChange sets the fields that are not nil and, where named in Unset, removes others. A memory cap
 // on each GPU takes the place of those that GPUs have of their own, but for those that come with it.
 type CapsChange struct {
-	Set    Caps     `json:"set"`
-	Unset  []string `json:"unset"` // memory | swap | weight
-	DryRun bool     `json:"dry_run"`
+	Set   Caps     `json:"set"`
+	Unset []string `json:"unset"` // memory | swap | weight
+	// Drain: where swap is turned off, what lies on the host comes back first; else that is refused.
+	Drain  bool `json:"drain"`
+	DryRun bool `json:"dry_run"`
 }
 
 // CapsResult says what was, what is, and what the change does to running work.
@@ -180,6 +215,8 @@ type CapsResult struct {
 	After   Caps     `json:"after"`
 	GPUs    []GPUUse `json:"gpus"`    // as they are after it
 	Message string   `json:"message"` // "6.1GiB in use, so new allocations fail until it drops", or ""
+	// SwapMessage is the same of swap: "2GiB come back from the host first", or "".
+	SwapMessage string `json:"swap_message"`
 }
 
 // AgentInfo is what `weir version` and the demo show of the agent.
@@ -193,8 +230,12 @@ type AgentInfo struct {
 	Driver    string    `json:"driver"`
 	Simulated bool      `json:"simulated"`
 	// TimeShared: GPU time is shared out by weights; else they are kept, and have no effect.
-	TimeShared bool  `json:"time_shared"`
-	GPUs       []GPU `json:"gpus"`
+	TimeShared bool `json:"time_shared"`
+	// SwapHostLimitBytes is the most host memory that swap may take, SwapHostBytes what is set aside of it.
+	SwapHostLimitBytes int64 `json:"swap_host_limit_bytes"`
+	SwapHostBytes      int64 `json:"swap_host_bytes"`
+
+	GPUs []GPU `json:"gpus"`
 }
 
 // Node is what the API serves; package session implements it. ref is a container's id, a unique

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -292,6 +293,10 @@ func (c CapsChange) validate() error {
 		if isSet {
 			return fmt.Errorf("%w: %s is both set and unset", ErrInvalid, name)
 		}
+	}
+	off := slices.Contains(c.Unset, "swap") || c.Set.SwapBytes != nil && *c.Set.SwapBytes == 0
+	if c.Drain && !off {
+		return fmt.Errorf("%w: drain is for swap that is turned off", ErrInvalid)
 	}
 	return c.Set.validate()
 }

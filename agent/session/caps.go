@@ -18,8 +18,11 @@ import (
 )
 
 // ChangeCaps changes a container's caps while it runs. They are on the disk before they hold.
-func (n *Node) ChangeCaps(_ context.Context, ref string,
+func (n *Node) ChangeCaps(ctx context.Context, ref string,
 	change control.CapsChange) (control.CapsResult, error) {
+	if err := n.askSwap(ctx, change.Set); err != nil {
+		return control.CapsResult{}, err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c, err := n.find(ref)
@@ -40,6 +43,12 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 	}
 	result := control.CapsResult{
 		Name: c.spec.Name, Before: control.Caps(before), After: control.Caps(after),
+	}
+	c.mu.Lock()
+	result.SwapMessage, err = c.checkSwapChange(after, change.Drain)
+	c.mu.Unlock()
+	if err != nil {
+		return control.CapsResult{}, err
 	}
 	if change.DryRun {
 		c.mu.Lock()
@@ -68,8 +77,8 @@ func (n *Node) ChangeCaps(_ context.Context, ref string,
 		result.Message, result.GPUs = c.overCap(after), c.uses()
 	}
 	c.mu.Unlock()
-	c.event("caps", 0, "%s", strings.Join(nonEmpty(n.difference(before, after), result.Message,
-		n.notEnforced(change.Set)), "; "))
+	c.event("caps", 0, "%s", strings.Join(nonEmpty(n.difference(before, after), result.Message, result.SwapMessage,
+		n.unswappable(change.Set), n.notEnforced(change.Set)), "; "))
 	return result, nil
 }
 
@@ -81,22 +90,32 @@ func (c *container) setSpec(caps store.Caps, kept *store.OCI) {
 	c.spec.Caps, c.spec.OCI = caps, kept
 }
 
-// overCap says what of the container's memory in use is over its caps, or nothing. Called under mu.
+// overCap says what of the container's memory in use is over its caps, or nothing: what can move goes to the host where
+// its swap allows that. Called under mu.
 func (c *container) overCap(caps store.Caps) string {
-	var over []string
+	var over, moves []string
 	for gpu, g := range c.node.gpus {
-		if used := c.used(gpu); used > limitOf(caps, g.uuid) {
-			text := size(int64(used)) + " in use"
-			if len(c.ledgers) > 1 {
-				text += " on GPU " + g.name
-			}
-			over = append(over, text)
+		used, limit, where := c.used(gpu), limitOf(caps, g.uuid), ""
+		if len(c.ledgers) > 1 {
+			where = " on GPU " + g.name
+		}
+		plain := used - c.ledgers[gpu].Movable()
+		if plain > limit || used > limit+g.swapOf(caps) {
+			over = append(over, size(int64(used))+" in use"+where)
+		}
+		here := used - min(used, uint64(c.swapped(gpu)))
+		if g.swapOf(caps) > 0 && here > limit && plain < here {
+			moves = append(moves, size(int64(min(here-limit, here-plain)))+" move to the host"+where)
 		}
 	}
-	if len(over) == 0 {
-		return ""
+	var text []string
+	if len(over) > 0 {
+		text = append(text, strings.Join(over, ", ")+", so new allocations fail until it drops")
 	}
-	return strings.Join(over, ", ") + ", so new allocations fail until it drops"
+	if len(moves) > 0 {
+		text = append(text, strings.Join(moves, ", ")+" while its programs run on")
+	}
+	return strings.Join(text, "; ")
 }
 
 // checkCaps refuses caps that mean nothing, and gives those of single GPUs under their UUIDs.
@@ -261,7 +280,7 @@ func (n *Node) changed(caps store.Caps, change control.CapsChange) (store.Caps, 
 			return caps, fmt.Errorf("%w: %s is to be set and unset", control.ErrInvalid, name)
 		}
 	}
-	return caps, nil
+	return caps, n.checkSwap(caps)
 }
 
 // difference says which caps a change has changed.

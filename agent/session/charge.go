@@ -28,27 +28,27 @@ type waiter struct {
 	until   time.Time
 }
 
-// request decides on a REQUEST. The answer is nil if it is given later.
-func (c *container) request(s *session, out outlet, m *abi.Request) *abi.Verdict {
+// request decides on a REQUEST. The answer is nil if it is given later; an error is what the tenant may not ask.
+func (c *container) request(s *session, out outlet, m *abi.Request) (*abi.Verdict, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.connected(s) {
-		return nil // replaced or ended while the request lay in the socket: nobody waits for it
+		return nil, nil // replaced or ended while the request lay in the socket: nobody waits for it
 	}
 	if int(m.Gpu) >= len(c.ledgers) {
 		return &abi.Verdict{
 			Header: abi.Header{Seq: m.Header.Seq}, Verdict: abi.NoSuchGPU, Gpu: m.Gpu,
-		}
+		}, nil
 	}
-	if m.Kind == abi.KindMovable { // no container has swap yet
-		return &abi.Verdict{Header: abi.Header{Seq: m.Header.Seq}, Verdict: abi.OverSwap, Gpu: m.Gpu}
+	if err := c.checkMovable(s, m); err != nil {
+		return nil, err
 	}
 	w := &waiter{s: s, out: out, request: *m, until: time.Now().Add(exitHold + exitPoll)}
 	verdict := c.decide(w)
 	if verdict == nil && c.connected(s) {
 		c.waiting = append(c.waiting, w)
 	}
-	return verdict
+	return verdict, nil
 }
 
 // decide grants or refuses a request, or returns nil where it is to wait, or where nobody waits for an
@@ -57,6 +57,9 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 	gpu := int(w.request.Gpu)
 	l := c.ledgers[gpu]
 	c.findPages()
+	if w.request.Kind == abi.KindMovable {
+		return c.decideMovable(w)
+	}
 	verdict := &abi.Verdict{
 		Header:  abi.Header{Seq: w.request.Header.Seq},
 		Verdict: abi.OverCap,
@@ -73,8 +76,7 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 			break
 		}
 		verdict.Verdict, verdict.Granted_bytes = abi.Granted, w.request.Bytes
-	case c.coming(gpu, outcome.Missing) >= outcome.Missing && w.until.After(time.Now()) &&
-		len(c.waiting)+int(c.unsent.Load()) <= waitersMax:
+	case c.mayWait(w, outcome.Missing):
 		return nil
 	case !c.connected(w.s) || w.s.handle.Ended():
 		return nil // killed since it asked: what it thought to find others have by now
@@ -84,6 +86,13 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 	c.show(gpu)
 	verdict.Charged_bytes, verdict.Cap_bytes = l.Charged(), wireCap(l)
 	return verdict
+}
+
+// mayWait tells whether a request that lacks so many bytes is to wait for what is about to be given back. Called under
+// mu.
+func (c *container) mayWait(w *waiter, missing uint64) bool {
+	return c.coming(int(w.request.Gpu), missing) >= missing && w.until.After(time.Now()) &&
+		len(c.waiting)+int(c.unsent.Load()) <= waitersMax
 }
 
 // handOver records a grant and then gives its spare part to the session. On an error nothing has
@@ -163,7 +172,7 @@ func (c *container) coming(gpu int, enough uint64) uint64 {
 // connection open. Called under mu.
 func (c *container) replaced(gpu int) (sum uint64) {
 	for _, s := range c.sessions {
-		granted := c.ledgers[gpu].Granted(s.holder())
+		granted := c.chargedTo(s, gpu)
 		if granted == 0 || s.state == exiting {
 			continue
 		}
@@ -203,7 +212,7 @@ func (c *container) dying(gpu int) (sum uint64) {
 	var handles []*proc.Handle
 	var sessions []*session
 	for _, s := range c.sessions {
-		granted := c.ledgers[gpu].Granted(s.holder())
+		granted := c.chargedTo(s, gpu)
 		switch {
 		case granted == 0 && !c.node.shares.has(c.sharer(s)):
 		case s.state == exiting:
@@ -213,7 +222,7 @@ func (c *container) dying(gpu int) (sum uint64) {
 		}
 	}
 	for _, i := range proc.EndedAmong(handles) {
-		sum += c.ledgers[gpu].Granted(sessions[i].holder())
+		sum += c.chargedTo(sessions[i], gpu)
 		c.beginExit(sessions[i], "its process has ended")
 	}
 	return sum
@@ -260,8 +269,10 @@ func (c *container) query(m *abi.Query) (*abi.Answer, error) {
 	c.findPages()
 	answer.Free_bytes = abi.Unlimited
 	if l.Capped() {
-		used := c.used(int(m.Gpu))
-		answer.Free_bytes, answer.Used_bytes = l.Cap()-min(used, l.Cap()), used
+		used, most := c.used(int(m.Gpu)), l.Cap()+l.Swap()
+		plain := used - l.Movable()
+		answer.Used_bytes = used
+		answer.Free_bytes = min(l.Cap()-min(plain, l.Cap()), most-min(used, most))
 	}
 	return answer, nil
 }
@@ -283,6 +294,7 @@ func (c *container) refuse(w *waiter, why string) {
 		e.Cap = &limit
 	}
 	raise := fmt.Sprintf("raise the cap with `weir caps set %s --memory SIZE`", c.spec.Name)
+	movable := w.request.Kind == abi.KindMovable
 	switch {
 	case why != "":
 	case !l.Capped():
@@ -291,6 +303,12 @@ func (c *container) refuse(w *waiter, why string) {
 		why = fmt.Sprintf("the cap of %s is smaller than one context, which takes %s there; %s, or have "+
 			"contexts not counted (count_context = false in the agent's configuration)", size(limit),
 			size(asked), raise)
+	case movable && l.Swap() == 0:
+		why = fmt.Sprintf("it has no swap there, and %s of %s are in use; %s, or give it swap with --swap SIZE", size(used),
+			size(limit), raise)
+	case movable || used > limit || l.Swap() > 0 && asked <= limit-used:
+		why = fmt.Sprintf("%s of %s, and %s of swap, are in use; %s, or its swap with --swap SIZE", size(used), size(limit),
+			size(int64(l.Swap())), raise)
 	default:
 		why = fmt.Sprintf("%s of %s are in use; %s", size(used), size(limit), raise)
 	}
@@ -322,6 +340,8 @@ func kindText(kind uint32) string {
 		return "for limits of a context (cuCtxSetLimit)"
 	case abi.KindImported:
 		return "for imported memory"
+	case abi.KindMovable:
+		return "of memory that can be swapped out"
 	}
 	return "of plain memory"
 }

@@ -438,8 +438,8 @@ func TestCapsChangeRefuses(t *testing.T) {
 	}
 }
 
-// TestUnenforcedCapsAreSaid: a cap that this version only keeps is not taken silently; weights are enforced.
-func TestUnenforcedCapsAreSaid(t *testing.T) {
+// TestCapsThatHoldAreNotDenied: nothing is said against weights and swap where they hold.
+func TestCapsThatHoldAreNotDenied(t *testing.T) {
 	b := start(t)
 	b.run(mib)
 	weight := 2.0
@@ -455,7 +455,10 @@ func TestUnenforcedCapsAreSaid(t *testing.T) {
 	if _, err := b.ChangeCaps(t.Context(), "box", control.CapsChange{Set: control.Caps{SwapBytes: &swap}}); err != nil {
 		t.Error(err)
 	}
-	b.wantEvent("caps", "swap: kept, but not enforced")
+	b.wantEvent("caps", "swap none -> 1MiB")
+	if b.hasEvent("caps", "swap", "not enforced") {
+		t.Error("swap is said not to be enforced")
+	}
 	if c := b.container("box"); *c.Caps.Weight != 2 {
 		t.Errorf("kept caps %+v", c.Caps)
 	}
@@ -470,6 +473,11 @@ func TestWeightsWithTimeOffAreSaid(t *testing.T) {
 		t.Error(err)
 	}
 	b.wantEvent("caps", "weight none -> 2", "weight: kept, but not enforced, since the agent was started with time off")
+	swap := int64(mib)
+	if _, err := b.ChangeCaps(t.Context(), "box", control.CapsChange{Set: control.Caps{SwapBytes: &swap}}); err != nil {
+		t.Error(err)
+	}
+	b.wantEvent("caps", "swap none -> 1MiB", "memory moves by page faults only")
 	if info, err := b.Info(t.Context()); err != nil || info.TimeShared {
 		t.Errorf("time is shared out by %+v, %v", info, err)
 	}

@@ -102,6 +102,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 	c.beginLimits()
 	for i, g := range n.gpus {
 		c.ledgers = append(c.ledgers, ledger.New(limitOf(spec.Caps, g.uuid)))
+		c.ledgers[i].SetSwap(g.swapOf(spec.Caps))
 		c.showContext(i)
 		c.show(i)
 	}
@@ -139,7 +140,9 @@ func limitOf(caps store.Caps, uuid string) uint64 {
 // show brings the control page up to date after a change of a GPU's account. Called under mu.
 func (c *container) show(gpu int) {
 	l := c.ledgers[gpu]
-	c.page.SetGPU(gpu, wireCap(l), l.Charged(), l.Holders())
+	c.page.SetGPU(gpu, page.Account{
+		Cap: wireCap(l), Charged: l.Charged(), Holders: l.Holders(), Swap: l.Swap(), Movable: l.Movable(),
+	})
 }
 
 // wireCap is a ledger's cap as messages and pages have it.
@@ -165,13 +168,18 @@ func (c *container) unused(s *session, gpu int) uint64 {
 	return credit
 }
 
-// used is what the container's processes hold on a GPU, in bytes. Called under mu.
+// used is what the container's processes hold on a GPU, in bytes, movable memory wherever it lies. Called under mu.
 func (c *container) used(gpu int) uint64 {
-	sum := c.ledgers[gpu].Charged()
+	sum := c.ledgers[gpu].Charged() + c.ledgers[gpu].Movable()
 	for _, s := range c.sessions {
 		sum -= c.unused(s, gpu)
 	}
 	return sum
+}
+
+// chargedTo is what a session is charged on a GPU, in bytes. Called under mu.
+func (c *container) chargedTo(s *session, gpu int) uint64 {
+	return c.ledgers[gpu].Granted(s.holder()) + c.ledgers[gpu].MovableOf(s.holder())
 }
 
 // setCaps applies new caps to the accounts, and recalls unused credit that is now over the cap.
@@ -180,6 +188,7 @@ func (c *container) setCaps(caps store.Caps) (over uint64) {
 	c.findPages()
 	for gpu, l := range c.ledgers {
 		l.SetCap(limitOf(caps, c.node.gpus[gpu].uuid))
+		l.SetSwap(c.node.gpus[gpu].swapOf(caps))
 		over = max(over, l.Shrink(c.recaller(gpu)))
 		c.show(gpu)
 	}

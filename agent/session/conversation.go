@@ -51,15 +51,7 @@ func (v *conversation) packet(p []byte) *ending {
 	}
 	switch m := m.(type) {
 	case *abi.Request:
-		if m.Flags&abi.RequestAgain != 0 {
-			return &ending{abi.CloseProtocol, "movable memory is declared, and none was granted"}
-		}
-		return v.ask(m.Header, func() (any, error) {
-			if verdict := v.c.request(v.s, v.out, m); verdict != nil {
-				return verdict, nil
-			}
-			return nil, nil
-		})
+		return v.request(m)
 	case *abi.Query:
 		return v.ask(m.Header, func() (any, error) { return v.c.query(m) })
 	case *wire.Export:
@@ -93,12 +85,34 @@ func (v *conversation) packet(p []byte) *ending {
 		return v.turn((*turns.Member).Progress, &m.Turn)
 	case *wire.Idle:
 		return v.turn((*turns.Member).Idle, &m.Turn)
-	case *abi.Moved, *wire.Used, *wire.Freed:
-		return &ending{abi.CloseProtocol, "movable memory is named, and none was granted"}
+	case *wire.Freed, *abi.Moved, *wire.Used:
+		return v.movable(m)
 	case *abi.Note:
 		v.c.note(v.s, m)
 	}
 	return nil
+}
+
+// request takes a question for memory, or a declaration of some that there was before.
+func (v *conversation) request(m *abi.Request) *ending {
+	if m.Flags&abi.RequestAgain != 0 {
+		return breach(v.c.declareMovable(v.s, m))
+	}
+	return v.ask(m.Header, func() (any, error) {
+		verdict, err := v.c.request(v.s, v.out, m)
+		if verdict == nil {
+			return nil, err
+		}
+		return verdict, nil
+	})
+}
+
+// movable takes what a tenant says of its movable memory.
+func (v *conversation) movable(m any) *ending {
+	if m, is := m.(*wire.Freed); is {
+		return breach(v.c.freed(v.s, m))
+	}
+	return &ending{abi.CloseProtocol, "movable memory is named, and none was moved"}
 }
 
 func (v *conversation) hello(m *abi.Hello) *ending {
@@ -120,7 +134,7 @@ func (v *conversation) hello(m *abi.Hello) *ending {
 		Agent_wait_ms: uint32(v.c.node.opts.AgentWait.Milliseconds()),
 		Session:       s.id,
 		Page_bytes:    abi.PageBytes,
-		Flags:         v.c.node.welcomeFlags(),
+		Flags:         v.c.node.welcomeFlags() | v.c.plainFlag(s),
 	})
 	if err := v.out.send(welcome, pages.control, pages.usage); err != nil {
 		return &ending{abi.CloseProtocol, fmt.Sprintf("WELCOME could not be sent: %v", err)}
@@ -210,6 +224,10 @@ func (c *container) note(s *session, m *abi.Note) {
 			c.node.opts.Version, badPage(m)))
 	case abi.NoteBound:
 		c.event("denied", s.process.PID, "%s was refused: %s", s.program, bound(m))
+	case abi.NoteUnconverted:
+		c.event("unconverted", s.process.PID, "%s", unconverted(s, m))
+	case abi.NoteExported:
+		c.triedToExport(s, m)
 	case abi.NoteForked:
 		c.event("forked", s.process.PID, "%s is a fork of a process that used CUDA", s.program)
 	}

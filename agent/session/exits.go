@@ -117,6 +117,7 @@ func (e *exits) release(x exit, listings map[int]listing) bool {
 		if err := x.s.record.Set(gpu, store.Row{}); err != nil {
 			e.node.log.Warn("an ended charge is still recorded", "error", err)
 		}
+		x.c.setMovable(x.s, gpu, 0)
 		x.c.ledgers[gpu].Release(x.s.holder())
 		x.c.show(gpu)
 	}
@@ -130,8 +131,8 @@ func (e *exits) release(x exit, listings map[int]listing) bool {
 // heldBy lists the GPUs on which a session has a charge, or shared memory. Called under mu.
 func (c *container) heldBy(s *session) (gpus []int) {
 	shared := c.node.shares.gpusOf(c.sharer(s))
-	for gpu, l := range c.ledgers {
-		if l.Granted(s.holder()) > 0 || shared[gpu] {
+	for gpu := range c.ledgers {
+		if c.chargedTo(s, gpu) > 0 || shared[gpu] {
 			gpus = append(gpus, gpu)
 		}
 	}

@@ -198,6 +198,11 @@ func (b *bench) runAs(pid int, limit int64) control.RunGrant {
 	return grant
 }
 
+// runRequest registers this process as a container.
+func (b *bench) runRequest(req control.RunRequest) (control.RunGrant, error) {
+	return b.StartRun(b.t.Context(), os.Getpid(), uint32(os.Geteuid()), req)
+}
+
 // container is what the agent reports of a container.
 func (b *bench) container(id string) control.Container {
 	b.t.Helper()

@@ -156,7 +156,7 @@ func (c *container) contextSize(gpu int) int64 {
 
 // showContext tells the container's processes what a context takes. Called under mu.
 func (c *container) showContext(gpu int) {
-	c.page.SetContext(gpu, uint64(c.contextSize(gpu)), c.node.opts.CountContext)
+	c.page.SetContext(gpu, uint64(c.contextSize(gpu)), c.node.opts.CountContext, c.spec.Virtual)
 }
 
 // declaredBy is what a session holds on a GPU as it has declared it, what it has exported included.

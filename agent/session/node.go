@@ -24,6 +24,7 @@ import (
 	"weir/agent/control"
 	"weir/agent/control/ociapi"
 	"weir/agent/events"
+	"weir/agent/ledger"
 	"weir/agent/session/proc"
 	"weir/agent/session/wire"
 	"weir/agent/store"
@@ -73,6 +74,8 @@ type Node struct {
 	events    *events.Log
 	credits   *store.Credits
 	shares    *shares
+	host      host // memory that swap may take
+	exporters *store.Exporters
 	watcher   *watcher
 	exits     *exits
 	listed    *listed
@@ -112,6 +115,7 @@ func New(opts Options) (*Node, error) {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.exits = newExits(n)
+	n.host.Host = *ledger.NewHost(uint64(*opts.SwapHostLimit))
 	if err := n.listGPUs(); err != nil {
 		return nil, err
 	}
@@ -151,6 +155,9 @@ func (n *Node) start(boot string) (err error) {
 	// A session needs a socket and a pidfd; the rest of the agent some more.
 	n.connectionsMax = int64(min(files.Cur, 1<<24)) / 3
 	n.loadContextSizes()
+	if n.exporters, err = store.LoadExporters(n.opts.StateDir); err != nil {
+		n.log.Warn("programs that cannot have swap will be found out anew", "error", err)
+	}
 	n.stored = store.NewContainers(n.run.path, boot)
 	n.boot = boot
 	if err := n.recover(); err != nil {

@@ -65,6 +65,9 @@ type Options struct {
 	Time    *turns.Settings // of GPU time; nil: the default
 	TimeOff bool            // nobody is scheduled, and all gates stay open
 
+	// SwapHostLimit is the most host memory that swap of all containers may take, in bytes. nil: half of the machine's.
+	SwapHostLimit *int64
+
 	Policy policy.Policy // what containers of container runtimes are given
 	Hook   string        // the path of weir-hook; empty: no container runtime is served
 
@@ -134,6 +137,10 @@ func (o *Options) setDefaults() {
 	}
 	if o.AgentWait <= 0 {
 		o.AgentWait = agentWaitDefault
+	}
+	if o.SwapHostLimit == nil {
+		half := halfOfMemory()
+		o.SwapHostLimit = &half
 	}
 }
 

@@ -160,6 +160,7 @@ func (n *Node) declarations(gpu int) map[int]declaration {
 func (c *container) allowed(s *session, gpu int) int64 {
 	g := c.node.gpus[gpu]
 	declared := int64(c.ledgers[gpu].Granted(s.holder()) - c.unused(s, gpu) + c.exported(s, gpu))
+	declared += int64(c.ledgers[gpu].MovableOf(s.holder())) // as much of it as lies there
 	// What it has imported NVML counts as its own once the exporter has ended.
 	declared += int64(c.node.shares.importedBy(c.sharer(s), gpu))
 	known := c.contextSize(gpu) > 0

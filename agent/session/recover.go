@@ -128,6 +128,8 @@ func (n *Node) recoverSession(r store.Record) error {
 	for gpu, l := range c.ledgers {
 		s.rows = append(s.rows, grants[gpu].Row)
 		l.Declare(s.holder(), grants[gpu].Most())
+		l.DeclareMovable(s.holder(), grants[gpu].Movable)
+		n.host.change(0, l.MovableOf(s.holder()))
 	}
 	if s.record, err = n.credits.Create(s.describe(c.spec.ID, grants)); err != nil {
 		handle.Close()
@@ -155,10 +157,10 @@ func (c *container) regrant(s *session, recorded []store.Grant) []store.Grant {
 	}
 	for _, g := range recorded {
 		if i, known := c.node.byUUID[g.UUID]; known {
-			grants[i].Row = g.Row
-		} else if g.Bytes > 0 {
+			grants[i].Row, grants[i].Movable = g.Row, g.Movable
+		} else if g.Bytes > 0 || g.Movable > 0 {
 			c.event("unenforced", s.process.PID, "%s was granted %s on a GPU that the agent no "+
-				"longer finds", s.program, size(int64(g.Bytes)))
+				"longer finds", s.program, size(int64(g.Bytes+g.Movable)))
 		}
 	}
 	return grants

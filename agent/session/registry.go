@@ -32,7 +32,7 @@ var (
 )
 
 // StartRun registers the process group of `weir run`, the caller, as a container.
-func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
+func (n *Node) StartRun(ctx context.Context, callerPID int, callerUID uint32,
 	req control.RunRequest) (control.RunGrant, error) {
 	caps, err := n.checkCaps(req.Caps)
 	if err != nil {
@@ -44,6 +44,15 @@ func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 			control.ErrUnsupported)
 	}
 	name, err := runName(req)
+	if err == nil {
+		err = n.askSwap(ctx, caps)
+	}
+	if err == nil {
+		err = n.checkSwap(store.Caps(caps))
+	}
+	if err == nil && req.Report != "" && req.Report != control.ReportCap && req.Report != control.ReportVirtual {
+		err = fmt.Errorf("%w: report %q: want %s or %s", control.ErrInvalid, req.Report, control.ReportCap, control.ReportVirtual)
+	}
 	if err != nil {
 		return control.RunGrant{}, err
 	}
@@ -68,14 +77,15 @@ func (n *Node) StartRun(_ context.Context, callerPID int, callerUID uint32,
 		ID: n.newContainerID(), Name: n.freeName(name), Identity: descent{}.kind(),
 		PID: root.PID, Start: root.Start, UID: callerUID,
 		Command: shorten(req.Command), Started: n.opts.Now(), Caps: store.Caps(caps),
+		Virtual: req.Report == control.ReportVirtual,
 	}, root)
 	if err != nil {
 		root.Close()
 		return control.RunGrant{}, fmt.Errorf("starting container %s: %w", name, err)
 	}
 	c.event("started", root.PID, "started by user %d with %s", callerUID, n.describeCaps(c.spec.Caps))
-	if later := n.notEnforced(req.Caps); later != "" {
-		c.event("unenforced", root.PID, "%s", later)
+	if later := nonEmpty(n.unswappable(req.Caps), n.notEnforced(req.Caps)); len(later) > 0 {
+		c.event("unenforced", root.PID, "%s", strings.Join(later, "; "))
 	}
 	return control.RunGrant{
 		ID: c.spec.ID, Name: c.spec.Name, Socket: n.run.socket(c.spec.ID), Library: n.library,
@@ -345,11 +355,11 @@ func shorten(command []string) []string {
 	return short
 }
 
-// notEnforced says which of the caps are kept but not enforced, by this version or this agent.
+// notEnforced says which of the caps are kept but not enforced by this agent, or not as others enforce them.
 func (n *Node) notEnforced(caps control.Caps) string {
 	var kept []string
-	if caps.Swaps() {
-		kept = append(kept, "swap: kept, but not enforced by this version")
+	if caps.Swaps() && n.opts.TimeOff {
+		kept = append(kept, "swap: memory moves by page faults only, since the agent was started with time off")
 	}
 	if caps.Weight != nil && n.opts.TimeOff {
 		kept = append(kept, "weight: kept, but not enforced, since the agent was started with time off")

@@ -29,6 +29,9 @@ func (n *Node) Info(context.Context) (control.AgentInfo, error) {
 
 		TimeShared: !n.opts.TimeOff,
 	}
+	n.host.do(func(l *ledger.Host) {
+		info.SwapHostLimitBytes, info.SwapHostBytes = int64(l.Limit()), int64(l.Reserved())
+	})
 	for i := range n.gpus {
 		g := n.gpus[i].known
 		g.UsedBytes = nil
@@ -125,7 +128,10 @@ func (c *container) report() control.Container {
 		ID: c.spec.ID, Name: c.spec.Name, Namespace: c.spec.Namespace, Identity: c.identity.kind(),
 		PID: c.spec.PID, Command: slices.Clone(c.spec.Command), Started: c.spec.Started,
 		Caps: control.Caps(c.spec.Caps), Refused: c.refused, Enforced: true, State: "running",
-		Sessions: []control.Session{},
+		Report: control.ReportCap, Sessions: []control.Session{},
+	}
+	if c.spec.Virtual {
+		r.Report = control.ReportVirtual
 	}
 	switch {
 	case c.rootOver:
@@ -160,7 +166,8 @@ func (c *container) report() control.Container {
 func (c *container) uses() []control.GPUUse {
 	list := make([]control.GPUUse, 0, len(c.ledgers))
 	for gpu, l := range c.ledgers {
-		u := c.use(gpu, l.Charged(), c.credit(gpu), l.Shared())
+		u := c.use(gpu, l.Charged(), c.credit(gpu), l.Shared(), l.Movable())
+		u.Swap = c.swapUse(gpu)
 		for _, s := range c.sessions {
 			c.addParts(&u, s, gpu)
 		}
@@ -177,9 +184,9 @@ func (c *container) reportSession(s *session) control.Session {
 	}
 	for gpu, l := range c.ledgers {
 		granted, exported := l.Granted(s.holder()), c.exported(s, gpu)
-		u := c.use(gpu, granted, c.unused(s, gpu), exported)
+		u := c.use(gpu, granted, c.unused(s, gpu), exported, l.MovableOf(s.holder()))
 		c.addParts(&u, s, gpu)
-		if granted > 0 || exported > 0 || u.ContextBytes > 0 {
+		if u.ChargedBytes > 0 || exported > 0 || u.ContextBytes > 0 {
 			r.GPUs = append(r.GPUs, u)
 		}
 	}
@@ -210,11 +217,12 @@ func (c *container) credit(gpu int) (sum uint64) {
 	return sum
 }
 
-func (c *container) use(gpu int, charged, credit, shared uint64) control.GPUUse {
+func (c *container) use(gpu int, plain, credit, shared, movable uint64) control.GPUUse {
+	charged := plain + movable
 	u := control.GPUUse{
 		Index: c.node.gpus[gpu].index, MIG: c.node.gpus[gpu].known.MIG, UUID: c.node.gpus[gpu].uuid,
 		ChargedBytes: int64(charged),
-		UsedBytes:    int64(charged - credit), CreditBytes: int64(credit), SharedBytes: int64(shared),
+		UsedBytes:    int64(charged - credit), CreditBytes: int64(credit), SharedBytes: int64(shared), MovableBytes: int64(movable),
 	}
 	if l := c.ledgers[gpu]; l.Capped() {
 		limit := int64(l.Cap())

@@ -154,6 +154,7 @@ func (n *Node) decide(ctx context.Context, asked ociapi.Container) (policy.Decis
 	for _, g := range n.gpus {
 		node.GPUs = append(node.GPUs, g.card())
 	}
+	node.SwapMax = *n.opts.SwapHostLimit
 	if request.Swap != nil && *request.Swap > 0 {
 		node.NoSwap = n.noSwap(ctx)
 	}
@@ -190,6 +191,7 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision, devices
 	spec := store.Container{
 		ID: n.newContainerID(), Name: n.freeName(nameOf(asked.Name)), Namespace: asked.Namespace,
 		Identity: cgroupIdentity, Started: n.opts.Now(), Caps: store.Caps(caps), Command: shorten(asked.Command),
+		Virtual: decision.Limits.Report == annotation.ReportVirtual,
 		OCI: &store.OCI{ID: asked.ID, Bundle: filepath.Clean(asked.Bundle), Root: asked.Root, Pod: asked.Pod,
 			PodUID: asked.PodUID, Image: asked.Image, Devices: unique(devices), FixedImage: asked.FixedImage,
 			ReadImage: asked.ReadImage && !asked.FixedImage, Early: asked.Early,
@@ -214,14 +216,11 @@ func (n *Node) prepare(asked ociapi.Container, decision policy.Decision, devices
 
 // notDone says what of a decision is kept, and not enforced.
 func (n *Node) notDone(caps control.Caps, decision policy.Decision) string {
-	report, idle := "", ""
-	if decision.Limits.Report == annotation.ReportVirtual {
-		report = "weir/report=virtual is kept, but not enforced by this version"
-	}
+	idle := ""
 	if len(decision.WithoutEffect) > 0 {
 		idle = strings.Join(decision.WithoutEffect, ", ") + ": accepted, but without effect in this version"
 	}
-	return strings.Join(nonEmpty(n.notEnforced(caps), report, idle), "; ")
+	return strings.Join(nonEmpty(n.unswappable(caps), n.notEnforced(caps), idle), "; ")
 }
 
 // nameOf is a name as `weir ps` shows it.

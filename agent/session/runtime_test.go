@@ -345,8 +345,7 @@ func TestUnenforcedAnnotations(t *testing.T) {
 	asked = asking("web", "4MiB")
 	asked.Annotations["weir/swap"], asked.Annotations["weir/affinity"], asked.Annotations["weir/task"] = "8MiB", "a", "b"
 	b.granted(asked)
-	b.wantEvent("unenforced", "swap: kept, but not enforced by this version; "+
-		"weir/affinity, weir/task: accepted, but without effect in this version")
+	b.wantEvent("unenforced", "weir/affinity, weir/task: accepted, but without effect in this version")
 	if got := b.number("unenforced"); got != 1 {
 		t.Errorf("there are %d events", got)
 	}

@@ -43,16 +43,17 @@ type session struct {
 	inode   uint64 // of the usage page
 
 	// The container's mu guards the rest.
-	state  state
-	handle *proc.Handle
-	mark   int32       // of the watch on handle
-	out    outlet      // nil unless connected
-	usage  *page.Usage // nil where it was not found again or is not to be trusted
-	turns  *player     // constant once others know the session
-	moves  []uint64    // by GPU: the agent's changes of the unused credit in usage
-	record *store.Credit
-	forged bool
-	left   bool // it no longer descends from its container, and an event has said so
+	state    state
+	handle   *proc.Handle
+	mark     int32       // of the watch on handle
+	out      outlet      // nil unless connected
+	usage    *page.Usage // nil where it was not found again or is not to be trusted
+	turns    *player     // constant once others know the session
+	moves    []uint64    // by GPU: the agent's changes of the unused credit in usage
+	record   *store.Credit
+	movables movables
+	forged   bool
+	left     bool // it no longer descends from its container, and an event has said so
 
 	check      *time.Timer // the next look for an exec, while detached or recovered
 	checkAfter time.Duration
@@ -210,7 +211,10 @@ func (c *container) enter(s *session, m *abi.Hello) *ending {
 		return c.tooMany(fmt.Sprintf("the container has %d sessions, which is the most",
 			len(c.sessions)))
 	}
-	if former == nil && !again {
+	switch {
+	case again:
+		c.inheritMovable(s, former, grants)
+	case former == nil:
 		c.offer(s, grants, wanted)
 	}
 	var err error
@@ -228,6 +232,8 @@ func (c *container) enter(s *session, m *abi.Hello) *ending {
 	}
 	for gpu, l := range c.ledgers {
 		l.Declare(s.holder(), grants[gpu].Bytes)
+		l.DeclareMovable(s.holder(), grants[gpu].Movable)
+		c.node.host.change(0, l.MovableOf(s.holder()))
 		c.show(gpu)
 	}
 	c.play(s, former)
@@ -289,7 +295,8 @@ func (c *container) replace(former, s *session) {
 	former.dropUsage()
 	delete(c.pageless, former)
 	delete(c.holders, former.holder())
-	for _, l := range c.ledgers {
+	for gpu, l := range c.ledgers {
+		c.dropMovable(former.holder(), gpu)
 		l.Release(former.holder())
 	}
 	s.handle.Close()

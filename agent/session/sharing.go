@@ -171,12 +171,13 @@ func (c *container) declareShare(s *session, m *abi.Share, exporter bool) error 
 	return r.adopt(sh, c)
 }
 
-// allDeclared ends what a session has not named since it has reconnected.
+// allDeclared ends what a session has not named since it has reconnected: shared memory, and movable memory.
 func (c *container) allDeclared(s *session) {
 	c.mu.Lock()
 	var over []ended
 	if c.connected(s) {
 		over = c.node.shares.dropUnnamed(c.sharer(s))
+		c.movableDeclared(s)
 	}
 	c.mu.Unlock()
 	c.node.release(over)

@@ -59,3 +59,108 @@ func TestSwapWhereItCannotBe(t *testing.T) {
 		})
 	}
 }
+
+// Swap is asked for within limits: those of the caps, of the host and of the GPUs; else it is refused with the way out.
+func TestSwapAskedFor(t *testing.T) {
+	size := func(bytes int64) *int64 { return &bytes }
+	none := func(o *Options) {
+		o.Managed = func(context.Context, string) (bool, error) { return false, nil }
+	}
+	for name, test := range map[string]struct {
+		change []func(*Options)
+		caps   control.Caps
+		err    error
+		want   string
+	}{
+		"more than the host": {nil, control.Caps{MemoryBytes: size(mib), SwapBytes: size(65 * mib)}, control.ErrInvalid,
+			"65MiB is more than the 64MiB of host memory"},
+		"beyond no cap": {nil, control.Caps{SwapBytes: size(mib)}, control.ErrInvalid, "1MiB beyond no cap is no limit"},
+		"where no GPU can": {[]func(*Options){none}, control.Caps{MemoryBytes: size(mib), SwapBytes: size(mib)},
+			control.ErrUnsupported, "no GPU of this node can have swap, since GPU 0"},
+		"where it is off": {[]func(*Options){hostOf(0)}, control.Caps{MemoryBytes: size(mib), SwapBytes: size(mib)},
+			control.ErrUnsupported, "leaves no host memory for it (swap_host_limit)"},
+		"none of it": {[]func(*Options){none}, control.Caps{MemoryBytes: size(mib), SwapBytes: size(0)}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, append([]func(*Options){hostOf(64 * mib)}, test.change...)...)
+			_, err := b.runRequest(control.RunRequest{Name: "refused", Caps: test.caps})
+			check := func(what string) {
+				t.Helper()
+				if !errors.Is(err, test.err) || err != nil && !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%s: %v, want %v with %q", what, err, test.err, test.want)
+				}
+			}
+			check("started")
+			b.run(0)
+			_, err = b.ChangeCaps(t.Context(), "box", control.CapsChange{Set: test.caps})
+			check("changed")
+		})
+	}
+}
+
+// A container that asks for swap has it where a GPU can, and is told where not.
+func TestSwapOnSomeGPUs(t *testing.T) {
+	b := start(t, hostOf(1<<40), func(o *Options) {
+		o.Managed = func(_ context.Context, id string) (bool, error) { return id != uuid(1), nil }
+	})
+	grant := b.swapping(8*mib, 16*mib)
+	b.wantEvent("unenforced", "swap: not on GPU 1 (fake), without concurrent managed access")
+	p := b.tenant(grant)
+	if can, cannot := p.Must("swap 0"), p.Must("swap 1"); can != "16777216 0 false" || cannot != "0 0 false" {
+		t.Errorf("the control page says %s and %s", can, cannot)
+	}
+}
+
+// Swap changes while programs run. Less than what is in use beyond the cap is refused, and so is to unset the cap; a
+// cap below what is in use is not.
+func TestSwapChanges(t *testing.T) {
+	b := start(t, hostOf(1<<40))
+	grant := b.swapping(8*mib, 16*mib)
+	p := b.tenant(grant)
+	p.Must("movable 0 %d 1", 20*mib)
+	change := func(memory, swap int64, unset ...string) (control.CapsResult, error) {
+		var set control.Caps
+		if memory > 0 {
+			set.MemoryBytes = &memory
+		}
+		if swap >= 0 {
+			set.SwapBytes = &swap
+		}
+		return b.ChangeCaps(t.Context(), "box", control.CapsChange{Set: set, Unset: unset})
+	}
+	for _, swap := range []int64{0, 11 * mib} {
+		if _, err := change(0, swap); !errors.Is(err, control.ErrConflict) ||
+			!strings.Contains(err.Error(), "20MiB are in use on GPU 0, which is 12MiB more than its cap there") {
+			t.Errorf("swap of %d: %v", swap, err)
+		}
+	}
+	if _, err := change(0, -1, "swap"); !errors.Is(err, control.ErrConflict) {
+		t.Errorf("unset: %v", err)
+	}
+	if _, err := change(0, -1, "memory"); !errors.Is(err, control.ErrInvalid) {
+		t.Errorf("the cap unset: %v", err)
+	}
+	if _, err := change(0, 12*mib); err != nil {
+		t.Error(err)
+	}
+	if got := p.Must("swap 0"); got != "12582912 20971520 false" {
+		t.Errorf("the control page says %s", got)
+	}
+	result, err := change(4*mib, -1)
+	if err != nil || !strings.Contains(result.Message, "20MiB in use on GPU 0, so new allocations fail until it drops") ||
+		!strings.Contains(result.Message, "16MiB move to the host on GPU 0 while its programs run on") {
+		t.Errorf("a lowered cap: %+v, %v", result, err)
+	}
+	if _, err := p.Do("movable 0 %d 2", 2*mib); err == nil {
+		t.Error("more is granted above cap and swap")
+	}
+	if _, err := change(20*mib, 0); err != nil {
+		t.Errorf("off where all has room under the cap: %v", err)
+	}
+	if got := p.Must("swap 0"); got != "0 20971520 false" {
+		t.Errorf("the control page says %s", got)
+	}
+	if _, err := p.Do("alloc 0 1"); err == nil {
+		t.Error("memory that stays where it is does not count under the cap")
+	}
+}

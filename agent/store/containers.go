@@ -44,8 +44,10 @@ type Container struct {
 	Command   []string  `json:"command"`
 	Started   time.Time `json:"started"`
 	Caps      Caps      `json:"caps"`
-	Library   string    `json:"library"`       // the path of the one that it was given
-	OCI       *OCI      `json:"oci,omitempty"` // nil: one of weir run
+	// Virtual: its memory reports show cap and swap together as the total.
+	Virtual bool   `json:"virtual,omitempty"`
+	Library string `json:"library"`       // the path of the one that it was given
+	OCI     *OCI   `json:"oci,omitempty"` // nil: one of weir run
 }
 
 // OCI is what is kept of a container that a container runtime starts.

@@ -21,13 +21,15 @@ import (
 // counts the agent's changes. So whatever instruction the agent is killed at, not a byte is in
 // doubt.
 const (
-	creditsMagic = 0x3244524352494557 // "WEIRCRD2"
+	creditsMagic = 0x3344524352494557 // "WEIRCRD3"
 	// RecordGPUs is the number of GPUs that a record has room for.
 	RecordGPUs = 64
 	// CreditsMax is how many sessions are recorded at most.
 	CreditsMax = 1 << 17
 
-	rowBytes = 3 * 8
+	rowBytes = 4 * 8
+	// movableAt is where a row has what movable memory the session has.
+	movableAt = 3 * 8
 )
 
 // creditHead is the constant part of a record as it lies in the file, little-endian.
@@ -69,6 +71,7 @@ type Record struct {
 type Grant struct {
 	UUID [16]byte
 	Row
+	Movable uint64 // bytes of movable memory, beside the grant
 }
 
 // Row is a grant as it changes: Bytes while the usage page counts Moves moves of the agent, and
@@ -215,6 +218,18 @@ func (r *Credit) Set(gpu int, row Row) error {
 	return nil
 }
 
+// SetMovable writes what movable memory the session has on the GPU at this place of Record.GPUs, in bytes.
+func (r *Credit) SetMovable(gpu int, bytes uint64) error {
+	if r.over {
+		return errOver
+	}
+	at := creditHeadBytes + rowBytes*gpu + movableAt
+	if err := r.credits.slots.write(r.place, at, binary.LittleEndian.AppendUint64(nil, bytes)); err != nil {
+		return fmt.Errorf("writing a credit record: %w", err)
+	}
+	return nil
+}
+
 // Remove removes the record: its process has ended.
 func (r *Credit) Remove() error {
 	c := r.credits
@@ -279,7 +294,7 @@ func (c *Credits) encode(r Record) ([]byte, error) {
 		if g.UUID != c.uuids[i] {
 			return nil, fmt.Errorf("GPU %d is not the node's", i)
 		}
-		content = g.append(content)
+		content = binary.LittleEndian.AppendUint64(g.append(content), g.Movable)
 	}
 	return content, nil
 }
@@ -301,8 +316,8 @@ func decodeRecord(content []byte, uuids [][16]byte) (r Record, err error) {
 		ABI: int(h.ABI), Program: text(h.Program[:]), Library: text(h.Library[:]),
 	}
 	for i, uuid := range uuids {
-		row := decodeRow(content[creditHeadBytes+rowBytes*i:])
-		r.GPUs = append(r.GPUs, Grant{UUID: uuid, Row: row})
+		row := content[creditHeadBytes+rowBytes*i:]
+		r.GPUs = append(r.GPUs, Grant{uuid, decodeRow(row), binary.LittleEndian.Uint64(row[movableAt:])})
 	}
 	return r, nil
 }

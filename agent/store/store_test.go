@@ -130,7 +130,7 @@ func sampleRecord() Record {
 		Container: "0123456789ab", PID: 42, Start: 4711, UID: 1000, Image: 99, Session: 7, Inode: 12,
 		Since: time.Unix(1_800_000_000, 5), ABI: 1, Program: "python3", Library: "1.0",
 		GPUs: []Grant{
-			{UUID: [16]byte{1}, Row: Row{Bytes: 5, Moves: 1 << 40, Move: -3}}, {UUID: [16]byte{2}},
+			{UUID: [16]byte{1}, Row: Row{Bytes: 5, Moves: 1 << 40, Move: -3}, Movable: 6 << 20}, {UUID: [16]byte{2}},
 		},
 	}
 }
@@ -165,8 +165,11 @@ func TestRecordsSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want.GPUs[1].Row = Row{Bytes: 1 << 50, Moves: 7, Move: 512}
+	want.GPUs[1].Row, want.GPUs[1].Movable = Row{Bytes: 1 << 50, Moves: 7, Move: 512}, 1<<50
 	if err := record.Set(1, want.GPUs[1].Row); err != nil {
+		t.Fatal(err)
+	}
+	if err := record.SetMovable(1, want.GPUs[1].Movable); err != nil {
 		t.Fatal(err)
 	}
 	check("after a change", want)
@@ -177,7 +180,7 @@ func TestRecordsSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if record.Set(0, Row{Bytes: 77}) == nil || record.Remove() == nil {
+	if record.Set(0, Row{Bytes: 77}) == nil || record.SetMovable(0, 77) == nil || record.Remove() == nil {
 		t.Error("a former record reaches the new one")
 	}
 	check("after a replacement", next)

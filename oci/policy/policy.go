@@ -45,6 +45,8 @@ type Node struct {
 	GPUs []GPU
 	// NoSwap tells why swap cannot be had on this node; empty: it can. It need be known only if swap is asked for.
 	NoSwap string
+	// SwapMax is the most that any container of the node may have beyond its cap, in bytes.
+	SwapMax int64
 }
 
 // Container is what decisions depend on of a container.
@@ -178,6 +180,11 @@ func (d *deciding) limits() (limits Limits, err error) {
 		if d.node.NoSwap != "" && d.request.Swap != nil { // a default serves many nodes
 			return limits, fmt.Errorf("weir/swap: %s; leave it out, or set it to off", d.node.NoSwap)
 		}
+		if *s > d.node.SwapMax && d.request.Swap != nil {
+			return limits, fmt.Errorf("weir/swap: %s is more than the %s of host memory that containers' swap may take on this "+
+				"node (swap_host_limit in weir.toml); ask for less", config.FormatSize(*s), config.FormatSize(d.node.SwapMax))
+		}
+		limits.Swap = lowest(limits.Swap, &d.node.SwapMax)
 		if limits.Memory == nil {
 			return limits, fmt.Errorf("weir/swap: %s beyond no cap is no limit; ask for weir/memory too",
 				config.FormatSize(*s))

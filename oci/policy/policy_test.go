@@ -22,7 +22,7 @@ var (
 	node = Node{GPUs: []GPU{
 		{"0", "GPU-aaaa1111", 24 * gib}, {"1:0", "MIG-bbbb", 12 * gib}, {"1:1", "MIG-cccc", 12 * gib},
 		{"2", "GPU-aaaa2222", 80 * gib},
-	}}
+	}, SwapMax: 64 * gib}
 	bare   = Container{Namespace: "team-a", Image: "docker.io/acme/llm:1"}
 	served = Container{Namespace: "team-a", Image: "docker.io/acme/llm:1", HasGPU: true}
 	other  = Container{Namespace: "elsewhere", Image: "docker.io/library/x:1"}
@@ -203,8 +203,12 @@ func TestDefaultOverTheCard(t *testing.T) {
 // A default serves many nodes: where there is no swap it keeps nobody from starting.
 func TestDefaultSwapOnANodeWithout(t *testing.T) {
 	rules := []config.ContainerRule{{Namespace: "*", Image: "*", Memory: pointer(int64(gib)), Swap: pointer(int64(gib))}}
-	got := Decide(annotation.Request{Weight: pointer(2.0)}, Policy{"pass", rules}, bare, Node{node.GPUs, "GPU 0 has none"})
+	got := Decide(annotation.Request{Weight: pointer(2.0)}, Policy{"pass", rules}, bare, Node{node.GPUs, "GPU 0 has none", 64 * gib})
 	if got.Action != Grant {
+		t.Errorf("%+v", got)
+	}
+	got = Decide(annotation.Request{Weight: pointer(2.0)}, Policy{"pass", rules}, bare, Node{node.GPUs, "", gib / 2})
+	if got.Action != Grant || *got.Limits.Swap != gib/2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -218,7 +222,8 @@ func TestWithoutEffect(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	noSwap := Node{node.GPUs, "GPU 0 has no concurrent managed access"}
+	littleHost := Node{node.GPUs, "", gib / 2}
+	noSwap := Node{node.GPUs, "GPU 0 has no concurrent managed access", 64 * gib}
 	for _, test := range []struct {
 		request   annotation.Request
 		container Container
@@ -232,6 +237,7 @@ func TestRefusals(t *testing.T) {
 		{annotation.Request{Swap: pointer(9 * gib)}, bare, node, `weir/swap: 9GiB is over the ceiling of 8GiB`},
 		{annotation.Request{Weight: pointer(5.0)}, bare, node, `weir/weight: 5 is over the ceiling of 4`},
 		{annotation.Request{WeightMax: pointer(5.0)}, bare, node, `weir/weight-max: 5 is over the ceiling of 4`},
+		{annotation.Request{Swap: pointer(gib)}, bare, littleHost, `weir/swap: 1GiB is more than the 512MiB of host memory`},
 		{annotation.Request{Swap: pointer(gib)}, bare, noSwap, `weir/swap: GPU 0 has no concurrent managed access; leave`},
 		{annotation.Request{Swap: pointer(gib)}, other, node, `weir/swap: 1GiB beyond no cap`},
 		{annotation.Request{Memory: pointer(100 * gib)}, other, node,

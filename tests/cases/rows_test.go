@@ -12,7 +12,7 @@ import (
 )
 
 // rowNames are the rows about finding the driver's functions (R), memory (M), devices (D), containers
-// and output (C), launches and time (T). D3 is about swap, and what of it can be held without.
+// and output (C), launches and time (T).
 var rowNames = []string{
 	"R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11",
 	"M1", "M2", "M3", "M4", "M5", "M6", "M7", "M8", "M9", "M10", "M11", "M12", "M13", "M14", "M15", "M16", "M17",

@@ -60,6 +60,8 @@ Examples:
 				"/run/containerd/containerd.sock if it is there, none, or the one at SOCKET; else auto"),
 			setting("driver-limit", "`auto|off`: back the caps of containers by limits of the driver's own where it can "+
 				"hold them, or not; else auto"),
+			setting("swap-host-limit", "let swap of all containers take `SIZE` of host memory at most, 0 for no swap at all; else "+
+				"half of the machine's"),
 		}, timeFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {

@@ -15,10 +15,10 @@ import (
 	"weir/agent/control"
 )
 
-// What is said of swap wherever it is set, and of a weight where the agent shares out no time.
+// What is said of a weight and of swap where the agent shares out no time.
 const (
-	notEnforcedYet  = "stored, but not enforced in this version"
 	notEnforcedHere = "stored, but not enforced: the agent was started with time off"
+	notMovedHere    = "memory moves by page faults only: the agent was started with time off"
 )
 
 func capsCommand() *cli.Command {
@@ -39,7 +39,7 @@ func capFlags() []cli.Flag {
 		&cli.StringFlag{Name: "memory", Usage: "`SIZES` of device memory: 8GiB on each GPU; on some " +
 			"only: 0=8GiB,GPU-5d5ba0d6=4GiB; or both: 8GiB,1=4GiB"},
 		&cli.StringFlag{Name: "swap",
-			Usage: "what it may hold beyond that, a `SIZE`; " + notEnforcedYet},
+			Usage: "what it may hold beyond that on each GPU, swapped out to the host, a `SIZE`"},
 		&cli.StringFlag{Name: "weight",
 			Usage: "share of GPU time beside others, a `NUMBER` such as 2; 1 if none is given"},
 	}
@@ -187,7 +187,7 @@ func printCaps(out io.Writer, form string, list []control.Container, timeShared 
 	for _, one := range list {
 		rows = append(rows, []string{
 			printable(one.Name), orDash(one.Namespace), memoryText(one.Caps, one.GPUs, "-"),
-			swapText(one.Caps), weightText(one.Caps, timeShared),
+			sizeOr(one.Caps.SwapBytes, "-"), weightText(one.Caps, timeShared),
 		})
 	}
 	return printTable(out, []string{"CONTAINER", "NAMESPACE", "MEMORY", "SWAP", "WEIGHT"}, rows)
@@ -200,14 +200,17 @@ func capsSetCommand() *cli.Command {
 		Usage:     "change the caps of a running container, at once",
 		ArgsUsage: "CONTAINER",
 		Description: `What is not named stays as it is. A cap below what is in use takes nothing away: new
-allocations fail until use has dropped below it. Units are powers of 1024: 8G is 8GiB.
+allocations fail until use has dropped below it, and with swap, movable memory goes to the host
+while programs run on. Units are powers of 1024: 8G is 8GiB.
 --memory GPU=SIZE sets the cap on one GPU, named by index or UUID; a size alone sets it on each.
+--swap 0 turns swap off, which is refused while memory lies on the host; --drain brings it back first.
 
 Examples:
   weir caps set trainer --memory 8GiB
   weir caps set trainer --memory 1=4GiB
+  weir caps set trainer --swap 16GiB
   weir caps set trainer --memory 6GiB --dry-run`,
-		Flags: append(capFlags(), dryRunFlag(), outputFlag(forms...), runDirFlag()),
+		Flags: append(capFlags(), drainFlag(), dryRunFlag(), outputFlag(forms...), runDirFlag()),
 		Action: func(c *cli.Context) error {
 			caps, err := capsFrom(c)
 			if err != nil {
@@ -216,7 +219,10 @@ Examples:
 			if caps.IsZero() {
 				return usageError("nothing to set: give --memory, --swap or --weight")
 			}
-			return changeCaps(c, forms, control.CapsChange{Set: caps, DryRun: c.Bool("dry-run")})
+			if c.Bool("drain") && (caps.SwapBytes == nil || caps.Swaps()) {
+				return usageError("--drain is for swap that is turned off: --swap 0 --drain")
+			}
+			return changeCaps(c, forms, control.CapsChange{Set: caps, Drain: c.Bool("drain"), DryRun: c.Bool("dry-run")})
 		},
 	}
 }
@@ -227,7 +233,8 @@ func capsUnsetCommand() *cli.Command {
 		Name:      "unset",
 		Usage:     "remove caps of a running container",
 		ArgsUsage: "CONTAINER",
-		Description: `A container without a memory cap gets what the GPU has left.
+		Description: `A container without a memory cap gets what the GPU has left. Swap without a cap is no limit,
+so it is to be removed, too. That is refused while memory lies on the host; --drain brings it back first.
 
 Examples:
   weir caps unset trainer --memory
@@ -236,10 +243,10 @@ Examples:
 			&cli.BoolFlag{Name: "memory", Usage: "remove the memory cap"},
 			&cli.BoolFlag{Name: "swap", Usage: "remove the swap"},
 			&cli.BoolFlag{Name: "weight", Usage: "return to weight 1"},
-			dryRunFlag(), outputFlag(forms...), runDirFlag(),
+			drainFlag(), dryRunFlag(), outputFlag(forms...), runDirFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			change := control.CapsChange{DryRun: c.Bool("dry-run")}
+			change := control.CapsChange{Drain: c.Bool("drain"), DryRun: c.Bool("dry-run")}
 			for _, name := range []string{"memory", "swap", "weight"} {
 				if c.Bool(name) {
 					change.Unset = append(change.Unset, name)
@@ -248,9 +255,16 @@ Examples:
 			if len(change.Unset) == 0 {
 				return usageError("nothing to unset: give --memory, --swap or --weight")
 			}
+			if change.Drain && !c.Bool("swap") {
+				return usageError("--drain is for swap that is turned off: --swap --drain")
+			}
 			return changeCaps(c, forms, change)
 		},
 	}
+}
+
+func drainFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "drain", Usage: "with swap turned off: have all that lies on the host come back to the GPU first"}
 }
 
 func dryRunFlag() cli.Flag {
@@ -297,9 +311,9 @@ func printChange(
 		before, after, note string
 	}
 	before, after := result.Before, result.After
-	swaps, weighs := "", ""
-	if change.Set.Swaps() {
-		swaps = notEnforcedYet
+	swaps, weighs := result.SwapMessage, ""
+	if change.Set.Swaps() && !timeShared {
+		swaps = notMovedHere
 	}
 	if change.Set.Weight != nil && !timeShared {
 		weighs = notEnforcedHere

@@ -90,7 +90,8 @@ func inspectTable(
 		{"image", orDash(container.Image)},
 		{"enforced", enforced(container)},
 		{"memory cap", memoryText(caps, container.GPUs, "none")},
-		{"swap", swapText(caps)},
+		{"swap", sizeOr(caps.SwapBytes, "-")},
+		{"report", orDash(container.Report)},
 		{"weight", weightText(caps, timeShared)},
 		{"refused", strconv.FormatInt(container.Refused, 10)},
 	}
@@ -105,6 +106,9 @@ func inspectTable(
 			return err
 		}
 	}
+	if err := printSwap(out, container); err != nil {
+		return err
+	}
 	if len(flows) == 0 {
 		return nil
 	}
@@ -114,6 +118,24 @@ func inspectTable(
 		rows = append(rows, queueRow(flow, false, false)[2:]) // without the container's name
 	}
 	return printTable(out, queueHeader(false)[2:], rows)
+}
+
+// printSwap writes where a container's movable memory is.
+func printSwap(out io.Writer, container control.Container) error {
+	var rows [][]string
+	for _, use := range container.GPUs {
+		if s := use.Swap; s != nil {
+			rows = append(rows, []string{control.GPUName(use.Index, use.MIG), config.FormatSize(s.LimitBytes),
+				config.FormatSize(use.MovableBytes), sizeOr(s.ResidentBytes, "-"), sizeOr(s.SwappedBytes, "-"),
+				sizeOr(s.MovedInBytes, "-"), sizeOr(s.MovedOutBytes, "-"), sizeOr(s.FaultedBytes, "-"),
+				sizeOr(s.DisplacedBytes, "-")})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	return printTable(out, []string{"GPU", "SWAP", "MOVABLE", "ON-GPU", "ON-HOST", "IN", "OUT", "FAULTED", "DISPLACED"}, rows)
 }
 
 func printSessions(out io.Writer, container control.Container, now time.Time) error {

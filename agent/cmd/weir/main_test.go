@@ -63,12 +63,17 @@ func sampleNode(library string) *controltest.Node {
 			ID: "0123456789abcdef0123", Name: "trainer", Namespace: "default", Identity: "path", PID: 4120,
 			Command: []string{"python3", "train.py", "--data", "/srv/data/that/is/long"}, Started: started,
 			Caps: control.Caps{
-				MemoryBytes: ptr(int64(64 * mib)), Weight: ptr(2.0), SwapBytes: ptr(int64(mib)),
+				MemoryBytes: ptr(int64(64 * mib)), Weight: ptr(2.0), SwapBytes: ptr(int64(16 * mib)),
 			},
-			Enforced: true, EnforcedBy: ptr(control.ByLibrary), Refused: 3, State: "running",
+			Report: control.ReportCap, Enforced: true, EnforcedBy: ptr(control.ByLibrary), Refused: 3, State: "running",
 			GPUs: []control.GPUUse{
 				{Index: 0, UUID: "GPU-0", CapBytes: ptr(int64(64 * mib)), ChargedBytes: 50 * mib,
-					UsedBytes: 48 * mib, CreditBytes: 2 * mib, ContextBytes: 5 * mib, CodeBytes: mib / 2},
+					UsedBytes: 48 * mib, CreditBytes: 2 * mib, ContextBytes: 5 * mib, CodeBytes: mib / 2,
+					MovableBytes: 32 * mib, Swap: &control.SwapUse{
+						LimitBytes: 16 * mib, ResidentBytes: ptr(int64(24 * mib)), SwappedBytes: ptr(int64(6 * mib)),
+						MovedInBytes: ptr(int64(512 * mib)), MovedOutBytes: ptr(int64(518 * mib)),
+						FaultedBytes: ptr(int64(2 * mib)), DisplacedBytes: ptr(int64(0)),
+					}},
 				{Index: 1, UUID: "GPU-1", CapBytes: ptr(int64(64 * mib))},
 			},
 			Sessions: []control.Session{{
@@ -223,11 +228,15 @@ func scriptTold(ts *testscript.TestScript, neg bool, args []string) {
 	var got []string
 	if n := len(node.Runs); n > 0 {
 		run := node.Runs[n-1].Request
-		got = append(got, run.Name, strings.Join(run.Command, " "), capsText(run.Caps))
+		got = append(got, run.Name, strings.Join(run.Command, " "), strings.TrimSpace(capsText(run.Caps)+" "+run.Report))
 	}
 	if n := len(node.Changes); n > 0 {
 		change := node.Changes[n-1]
-		got = append(got, capsText(change.Set), fmt.Sprint(change.Unset, change.DryRun))
+		how := fmt.Sprint(change.Unset, change.DryRun)
+		if change.Drain {
+			how += " drain"
+		}
+		got = append(got, capsText(change.Set), how)
 	}
 	if (strings.Join(got, "|") == strings.Join(args, " ")) == neg {
 		ts.Fatalf("the agent was told %q", strings.Join(got, "|"))

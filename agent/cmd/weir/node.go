@@ -59,6 +59,7 @@ func openNode(settings config.Config, log *slog.Logger) (*openedNode, error) {
 		EndUndeclared:    settings.EndUndeclared,
 		PassIncompatible: settings.PassIncompatible,
 		LimitsOff:        settings.NoDriverLimit,
+		SwapHostLimit:    settings.SwapHostLimit,
 
 		Time:    timeSettings(settings.Time),
 		TimeOff: settings.Time.Off,

@@ -26,8 +26,8 @@ func psCommand() *cli.Command {
 		Name:      "ps",
 		Usage:     "list containers, what they hold and what they may hold",
 		ArgsUsage: "[CONTAINER...]",
-		Description: `One row a container and GPU that it holds memory on. MEMORY is used / cap; REFUSED
-counts allocations that the cap refused. -o wide has all GPUs and more columns, -o json bytes.
+		Description: `One row a container and GPU that it holds memory on. MEMORY is what is on the GPU / cap;
+REFUSED counts allocations that the caps refused. -o wide has all GPUs and more columns, -o json bytes.
 
 Examples:
   weir ps
@@ -125,7 +125,7 @@ func (v tableView) header() []string {
 	header := []string{"CONTAINER", "NAMESPACE", "GPU", "MEMORY", "REFUSED", "PROCESSES", "IDENTITY",
 		"WEIGHT", "ENFORCED"}
 	if v.wide {
-		header = append(header, "ID", "PID", "CONTEXTS", "CODE", "SHARED", "CREDIT", "SWAP",
+		header = append(header, "ID", "PID", "CONTEXTS", "CODE", "SHARED", "CREDIT", "SWAP", "IN", "OUT", "FAULTED",
 			"MODE", "ASKED", "GOT-10s", "COMMAND", "AGE", "POD", "IMAGE")
 	}
 	return header
@@ -171,7 +171,7 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 	if state := container.State; state == statePrepared || state == stateEnding {
 		name += " (" + state + ")"
 	}
-	memory := config.FormatSize(use.UsedBytes) + " / " + sizeOr(limit, "-")
+	memory := config.FormatSize(use.OnCard()) + " / " + sizeOr(limit, "-")
 	if container.Identity == "" { // what it holds is not known
 		memory = "-"
 	}
@@ -184,7 +184,8 @@ func (v tableView) row(container control.Container, use *control.GPUUse) []strin
 		row = append(row,
 			shorten(printable(container.ID), idLetters, v.whole), strconv.Itoa(container.PID),
 			config.FormatSize(use.ContextBytes), config.FormatSize(use.CodeBytes),
-			config.FormatSize(use.SharedBytes), creditOf(*use), swapText(container.Caps))
+			config.FormatSize(use.SharedBytes), creditOf(*use))
+		row = append(row, swapCells(use.Swap)...)
 		flow := v.flow(container.ID, use.UUID)
 		row = append(row, orDash(flow.Mode), shareOr(flow.ShareAsked), shareOr(flow.ShareGot10s),
 			shorten(printable(strings.Join(container.Command, " ")), commandLetters, v.whole),
@@ -222,13 +223,13 @@ const (
 // unenforced marks a setting that is stored and has no effect.
 const unenforced = " (unenforced)"
 
-// swapText is a container's swap as it is shown.
-func swapText(caps control.Caps) string {
-	text := sizeOr(caps.SwapBytes, "-")
-	if caps.Swaps() {
-		text += unenforced
+// swapCells are what lies on the host of what may, and what has come from there and gone there.
+func swapCells(swap *control.SwapUse) []string {
+	if swap == nil {
+		return []string{"-", "-", "-", "-"}
 	}
-	return text
+	return []string{sizeOr(swap.SwappedBytes, "?") + " / " + config.FormatSize(swap.LimitBytes), sizeOr(swap.MovedInBytes, "-"),
+		sizeOr(swap.MovedOutBytes, "-"), sizeOr(swap.FaultedBytes, "-")}
 }
 
 // weightText is a container's weight as it is shown.

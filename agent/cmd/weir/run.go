@@ -47,11 +47,14 @@ no library can be loaded, being statically linked, setuid or of another architec
 Examples:
   weir run --memory 8GiB -- python3 train.py
   weir run --name trainer --memory 8GiB --weight 2 -- ./train --epochs 3
+  weir run --memory 8GiB --swap 16GiB -- python3 train.py
   weir run --allow-unenforced -- ./static-tool`,
 		Flags: append(
 			[]cli.Flag{&cli.StringFlag{Name: "name",
 				Usage: "call the container `NAME`; else it is named after the command"}},
 			append(capFlags(),
+				&cli.StringFlag{Name: "report", Usage: "`WHAT` its memory reports show as the total: cap, or virtual for cap " +
+					"and swap together; else cap"},
 				&cli.BoolFlag{Name: "allow-unenforced", Usage: "run it even where no cap can hold it"},
 				runDirFlag())...),
 		Action: run,
@@ -66,6 +69,9 @@ func run(c *cli.Context) error {
 	if c.IsSet("name") && c.String("name") == "" {
 		return usageError("--name is empty: give a name or leave the flag out")
 	}
+	if what := c.String("report"); c.IsSet("report") && what != control.ReportCap && what != control.ReportVirtual {
+		return usageError("--report %q: want cap or virtual", what)
+	}
 	command := c.Args().Slice()
 	if len(command) == 0 {
 		return usageError("which command? As in: weir run --memory 8GiB -- python3 train.py")
@@ -79,7 +85,7 @@ func run(c *cli.Context) error {
 		return err
 	}
 	grant, err := register(c, agent, path, control.RunRequest{
-		Name: c.String("name"), Command: told(command), Caps: caps,
+		Name: c.String("name"), Command: told(command), Caps: caps, Report: c.String("report"),
 	})
 	if err != nil {
 		return err
@@ -145,17 +151,20 @@ func warnUnenforced(talk io.Writer, reason string) {
 	fmt.Fprintf(talk, "weir run: NOT ENFORCED, no cap holds this program: %s\n", reason)
 }
 
-// warnStored says which of the caps that were asked for hold nothing.
+// warnStored says which of the caps that were asked for hold nothing, or not as they do elsewhere.
 func warnStored(c *cli.Context, agent *connection, caps control.Caps) {
-	talk := c.App.ErrWriter
-	if caps.Swaps() {
-		fmt.Fprintf(talk, "weir run: swap: %s; memory stays within --memory\n", notEnforcedYet)
-	}
-	if caps.Weight == nil {
+	if caps.Weight == nil && !caps.Swaps() {
 		return
 	}
-	if info, err := agent.Info(c.Context); err == nil && !info.TimeShared {
-		fmt.Fprintf(talk, "weir run: weight: %s\n", notEnforcedHere)
+	info, err := agent.Info(c.Context)
+	if err != nil || info.TimeShared {
+		return
+	}
+	if caps.Swaps() {
+		fmt.Fprintf(c.App.ErrWriter, "weir run: swap: %s\n", notMovedHere)
+	}
+	if caps.Weight != nil {
+		fmt.Fprintf(c.App.ErrWriter, "weir run: weight: %s\n", notEnforcedHere)
 	}
 }
 

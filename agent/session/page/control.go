@@ -52,24 +52,36 @@ func (c *Control) Dup() int {
 	return fd
 }
 
-// SetGPU shows a GPU's cap and charges in bytes, and how many sessions have a charge on it.
-func (c *Control) SetGPU(gpu int, limit, charged uint64, holders int) {
+// Account is how a container stands on a GPU: bytes, and how many sessions have a charge there.
+type Account struct {
+	Cap, Charged  uint64
+	Swap, Movable uint64
+	Holders       int
+}
+
+// SetGPU shows how the container stands on a GPU.
+func (c *Control) SetGPU(gpu int, a Account) {
 	g := &(*abi.ControlPage)(c.at(0)).Gpus[gpu]
 	// Readers go by the sequence: odd while the words change.
 	atomic.AddUint32(&g.Sequence, 1)
-	atomic.StoreUint64(&g.Cap_bytes, limit)
-	atomic.StoreUint64(&g.Charged_bytes, charged)
-	atomic.StoreUint32(&g.Holders, uint32(holders))
+	atomic.StoreUint64(&g.Cap_bytes, a.Cap)
+	atomic.StoreUint64(&g.Charged_bytes, a.Charged)
+	atomic.StoreUint64(&g.Swap_bytes, a.Swap)
+	atomic.StoreUint64(&g.Movable_bytes, a.Movable)
+	atomic.StoreUint32(&g.Holders, uint32(a.Holders))
 	atomic.AddUint32(&g.Sequence, 1)
 }
 
-// SetContext shows what one context takes on a GPU in bytes, 0 where that is not known, and whether
-// contexts count against the cap.
-func (c *Control) SetContext(gpu int, bytes uint64, counted bool) {
+// SetContext shows what one context takes on a GPU in bytes, 0 where that is not known, whether contexts count against
+// the cap, and whether memory reports are to show cap and swap together.
+func (c *Control) SetContext(gpu int, bytes uint64, counted, virtual bool) {
 	g := &(*abi.ControlPage)(c.at(0)).Gpus[gpu]
 	var flags uint32
 	if counted {
 		flags = abi.GPUCountContext
+	}
+	if virtual {
+		flags |= abi.GPUVirtual
 	}
 	atomic.StoreUint64(&g.Context_bytes, bytes)
 	atomic.StoreUint32(&g.Flags, flags)

@@ -139,7 +139,7 @@ func TestControlPageIsConsistent(t *testing.T) {
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for i := range uint64(20_000) {
-			c.SetGPU(1, i, i, int(i))
+			c.SetGPU(1, Account{Cap: i, Charged: i, Swap: i, Movable: i, Holders: int(i)})
 		}
 		c.End()
 	})

@@ -12,6 +12,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The kernel runs no program whose table of segments is longer, in bytes.
@@ -49,6 +51,17 @@ func look(into func() (bool, error)) (bool, error) {
 	case <-time.After(lookWait):
 		return false, errors.New("the program's file does not answer")
 	}
+}
+
+// Executable is the file of the program that a process runs: its device and inode, and when that was last changed,
+// in ns. An error means that it cannot be told.
+func Executable(pid int) (device, inode uint64, changed int64, err error) {
+	var st unix.Stat_t
+	_, err = look(func() (bool, error) { return true, unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &st) })
+	if err != nil {
+		return 0, 0, 0, fmt.Errorf("looking at the program of process %d: %w", pid, err)
+	}
+	return uint64(st.Dev), st.Ino, st.Ctim.Nano(), nil
 }
 
 // HasLoader tells whether the program that a process runs is started by a loader, which can load

@@ -22,7 +22,7 @@ import (
 //	alloc GPU BYTES          as Tenant.Alloc
 //	free GPU BYTES           as Tenant.Free
 //	held GPU, credit GPU     what is held; what unused credit there is
-//	query GPU                free and cap
+//	query GPU                free, cap and used
 //	shown GPU                cap, charged and holders of the control page
 //	measure GPU CONTEXTS     what one context takes
 //	context GPU              what the control page says of it: bytes, and whether they count
@@ -30,6 +30,8 @@ import (
 //	note CODE A B            send a NOTE
 //	export GPU BYTES KEY     as Tenant.Export; KEY is a number
 //	import KEY, drop KEY, forget KEY
+//	movable GPU BYTES ID, freed GPU ID, lose ID, grow ID BYTES  movable memory, as Tenant.AllocMovable and so on
+//	swap GPU                 swap and movable memory of the control page, and whether reports show the two together
 //	forge GPU VALUE          write VALUE as the unused credit
 //	want|drained|progress|idle GPU LEASE WAITING  say so of GPU time
 //	lease GPU, window GPU    the words of GPU time in the control page
@@ -109,6 +111,8 @@ func (p *program) do(command string, args []string) (answer string, err error) {
 	case "forget":
 		p.tenant.Forget(Key(numbers[0]))
 		return "", nil
+	case "movable", "freed", "lose", "grow":
+		return "", p.tenant.onMovable(command, numbers)
 	case "want", "drained", "progress", "idle":
 		return "", p.tenant.SayTurn(command, uint32(numbers[0]), uint32(numbers[1]), uint32(numbers[2]))
 	case "work":
@@ -144,8 +148,10 @@ func (p *program) onGPU(command string, gpu int, n uint64) (string, error) {
 	case "credit":
 		return fmt.Sprint(t.Credit(gpu)), nil
 	case "query":
-		free, limit, err := t.Query(gpu)
-		return fmt.Sprint(free, limit), err
+		answer, err := t.Answer(gpu)
+		return fmt.Sprint(answer.Free_bytes, answer.Cap_bytes, answer.Used_bytes), err
+	case "swap":
+		return fmt.Sprint(t.Swap(gpu)), nil
 	case "shown":
 		return fmt.Sprint(t.Shown(gpu)), nil
 	case "measure":

@@ -49,6 +49,7 @@ type Tenant struct {
 	away      time.Duration
 	held      map[int]uint64
 	shared    map[abi.ShareKey]piece
+	movables  map[uint64]movable
 	pending   []byte // an EXPORT that was not answered before the connection was lost
 	uuids     [][16]byte
 }
@@ -231,6 +232,9 @@ func (t *Tenant) share(kind uint16, gpu int, n uint64, key abi.ShareKey) (answer
 
 // declare says what is shared to a new connection.
 func (t *Tenant) declare() error {
+	if err := t.declareMovable(); err != nil {
+		return err
+	}
 	for key, p := range t.shared {
 		kind := uint16(abi.MsgImport)
 		if p.exported {
@@ -249,20 +253,25 @@ func (t *Tenant) declare() error {
 	return t.conn.Send(Share(abi.MsgDrop, 1, 0, 0, abi.ShareKey{}, abi.ShareAgain))
 }
 
-// Query asks how much one allocation on a GPU could still get.
+// Query asks how much one plain allocation on a GPU could still get.
 func (t *Tenant) Query(gpu int) (free, limit uint64, err error) {
+	answer, err := t.Answer(gpu)
+	return answer.Free_bytes, answer.Cap_bytes, err
+}
+
+// Answer is Query with all that the agent says.
+func (t *Tenant) Answer(gpu int) (answer abi.Answer, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.conn == nil {
 		if err := t.hello(); err != nil {
-			return 0, 0, err
+			return answer, err
 		}
 	}
-	var answer abi.Answer
 	t.seq++
 	question := Packet(abi.MsgQuery, t.seq, &abi.Query{Gpu: uint32(gpu)})
 	err = t.roundTrip(question, abi.MsgAnswer, &answer)
-	return answer.Free_bytes, answer.Cap_bytes, err
+	return answer, err
 }
 
 // Note tells the agent something that an operator should see.
@@ -336,7 +345,7 @@ func (t *Tenant) roundTrip(question []byte, kind uint16, answer any) error {
 
 func (t *Tenant) receive(kind uint16, answer any) error {
 	packet, _, err := t.conn.Receive()
-	for err == nil && Type(packet) == abi.MsgLook {
+	for err == nil && (Type(packet) == abi.MsgLook || Type(packet) == abi.MsgMove) {
 		packet, _, err = t.conn.Receive()
 	}
 	if err == nil && Type(packet) == abi.MsgClose {

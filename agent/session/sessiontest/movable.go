@@ -1,0 +1,131 @@
+package sessiontest
+
+// A tenant's movable memory.
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"weir/cgo/abi"
+)
+
+// Errors of AllocMovable.
+var (
+	ErrOverSwap = errors.New("refused: over cap and swap")
+	ErrHostFull = errors.New("refused: the host is full")
+)
+
+// movable is one allocation of movable memory.
+type movable struct {
+	gpu   int
+	bytes uint64
+}
+
+// RequestMovable is a REQUEST for movable memory; again: it is declared anew.
+func RequestMovable(seq, gpu uint32, n, id uint64, again bool) []byte {
+	m := &abi.Request{Gpu: gpu, Kind: abi.KindMovable, Bytes: n, Id: id}
+	if again {
+		m.Flags = abi.RequestAgain
+	}
+	return Packet(abi.MsgRequest, seq, m)
+}
+
+// Freed is a FREED of some allocations.
+func Freed(gpu uint32, ids ...uint64) []byte {
+	m := &abi.Named{Gpu: gpu, Count: uint32(len(ids))}
+	copy(m.Ids[:], ids)
+	return Packet(abi.MsgFreed, 0, m)
+}
+
+// AllocMovable allocates n bytes of movable memory on a GPU, under a number that was not used before. It is asked for
+// once.
+func (t *Tenant) AllocMovable(gpu int, n, id uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conn == nil {
+		if err := t.hello(); err != nil {
+			return err
+		}
+	}
+	t.seq++
+	var v abi.Verdict
+	err := t.roundTrip(RequestMovable(t.seq, uint32(gpu), n, id, false), abi.MsgVerdict, &v)
+	switch {
+	case err != nil:
+		return err
+	case v.Verdict == abi.OverSwap:
+		return ErrOverSwap
+	case v.Verdict == abi.HostFull:
+		return ErrHostFull
+	case v.Verdict != abi.Granted || v.Granted_bytes != n:
+		return fmt.Errorf("verdict %d of %d bytes", v.Verdict, v.Granted_bytes)
+	}
+	if t.movables == nil {
+		t.movables = make(map[uint64]movable)
+	}
+	t.movables[id] = movable{gpu, n}
+	return nil
+}
+
+// FreeMovable frees one.
+func (t *Tenant) FreeMovable(gpu int, id uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.movables, id)
+	if t.conn == nil {
+		return nil // the next connection's declaration leaves it out
+	}
+	return t.conn.Send(Freed(uint32(gpu), id))
+}
+
+// LoseMovable has the next declaration leave one out.
+func (t *Tenant) LoseMovable(id uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.movables, id)
+}
+
+// GrowMovable has the next declaration say that one is larger than it was granted.
+func (t *Tenant) GrowMovable(id, n uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.movables[id]
+	m.bytes += n
+	t.movables[id] = m
+}
+
+// declareMovable says what there is to a new connection.
+func (t *Tenant) declareMovable() error {
+	for id, m := range t.movables {
+		if err := t.conn.Send(RequestMovable(1, uint32(m.gpu), m.bytes, id, true)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Swap is what the control page says of a GPU: what there may be beyond the cap, what movable memory there is, and
+// whether reports are to show cap and swap together.
+func (t *Tenant) Swap(gpu int) (swap, movable uint64, virtual bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := &t.control.Gpus[gpu]
+	return atomic.LoadUint64(&g.Swap_bytes), atomic.LoadUint64(&g.Movable_bytes),
+		atomic.LoadUint32(&g.Flags)&abi.GPUVirtual != 0
+}
+
+// onMovable does what Main is told of movable memory.
+func (t *Tenant) onMovable(command string, numbers [3]uint64) error {
+	switch command {
+	case "movable":
+		return t.AllocMovable(int(numbers[0]), numbers[1], numbers[2])
+	case "freed":
+		return t.FreeMovable(int(numbers[0]), numbers[1])
+	case "lose":
+		t.LoseMovable(numbers[0])
+	case "grow":
+		t.GrowMovable(numbers[0], numbers[1])
+	}
+	return nil
+}
