@@ -178,10 +178,13 @@ struct weir_busy_lane {
     struct weir_busy_key *last;  // of the last launch
     uint64_t work_ns;            // expected of all launches
     uint64_t launches;
-    uint64_t sample_at;   // `launches` at which the next one is looked at; others may set it to 0
+    uint64_t look_at;     // the lesser of `sample_at` and `used_at`
     uint64_t mark_at_ns;  // `work_ns` at which the window is; others may set it to 0
     // Of the rest.
     uint32_t gpu, place;    // ordinal; of the context
+    uint64_t sample_at;     // `launches` at which the next one is measured; others may set it to 0
+    uint64_t used_at;       // at which it is looked what the next one uses (used.h); 0: it is not
+    uint64_t used_ns;       // what was not looked at since then may be made up for
     uint64_t done_work_ns;  // of the work, so much is done for certain; by helper and thread
     uint64_t place_ns;      // in the window, taken in advance; by its thread alone
     uint64_t blind;         // `launches` with the last one of which nothing was expected
@@ -200,7 +203,7 @@ struct weir_busy_lane {
     uint32_t shy;         // how often that was in vain
     uint32_t still;       // others' launches wait for this one's, by its thread alone
     uint32_t swift;       // its last mark came soon: no backlog, however little is known to be done
-    uint64_t look_at;     // `sample_at` where that is 0 only to count guesses
+    uint64_t choose_at;   // `sample_at` where that is 0 only to count guesses
     uint32_t owed;        // calls made meanwhile
     uint32_t head, tail;  // marks made, by the thread, and seen, by the helper
     struct weir_busy_recent recent[WEIR_BUSY_RECENT];  // by its thread alone
@@ -397,6 +400,14 @@ static inline struct weir_busy_recent *weir_busy_recent(struct weir_busy_lane *l
 static inline void weir_busy_remember(struct weir_busy_lane *lane, struct weir_busy_kind kind) {
     *weir_busy_recent(lane, kind.what, kind.size) =
         (struct weir_busy_recent){kind.what, kind.size, kind.shape, lane->last, kind.key};
+}
+
+// When the next launch of a lane is to be measured. Whoever sets both at the same time may have it
+// looked at a little later.
+static inline void weir_busy_sample_at(struct weir_busy_lane *lane, uint64_t launches) {
+    uint64_t used_at = WEIR_GET(lane->used_at);
+    WEIR_PUT(lane->sample_at, launches);
+    WEIR_PUT(lane->look_at, used_at && used_at < launches ? used_at : launches);
 }
 
 // Right before the driver is called: this thread launches in its lane.

@@ -44,7 +44,7 @@ static int is_done(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
             return 0;  // it is marked when its thread comes
         *calls += 1;
         __atomic_store_n(&lane->wished, 1, __ATOMIC_RELAXED);
-        __atomic_store_n(&lane->sample_at, 0, __ATOMIC_RELAXED);
+        weir_busy_sample_at(lane, 0);
         return 0;
     }
     if (!ask)
@@ -103,7 +103,7 @@ static int begin_still(struct weir_busy *busy, struct weir_busy_lane *lane) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)
         if (&busy->lanes[i] != lane && WEIR_GET(busy->lanes[i].gpu) == lane->gpu)
-            __atomic_store_n(&busy->lanes[i].sample_at, 0, __ATOMIC_RELAXED);
+            weir_busy_sample_at(&busy->lanes[i], 0);
     return 1;
 }
 

@@ -96,8 +96,9 @@ static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
     WEIR_PUT(lane->launches, 0);
     WEIR_PUT(lane->done, 0);
     WEIR_PUT(lane->done_work_ns, 0);
-    WEIR_PUT(lane->look_at, 0);
-    WEIR_PUT(lane->sample_at, 0);
+    WEIR_PUT(lane->used_at, 0);
+    WEIR_PUT(lane->choose_at, 0);
+    weir_busy_sample_at(lane, 0);
     WEIR_PUT(lane->mark_at_ns, 0);
     WEIR_PUT(lane->blind, 0);
     WEIR_PUT(lane->moved_ns, 0);
@@ -257,8 +258,10 @@ void weir_busy_shared(struct weir_busy *busy, uint32_t gpu) {
 void weir_busy_unshared(struct weir_busy *busy, uint32_t gpu) {
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)
-        if (WEIR_GET(busy->lanes[i].gpu) == gpu)
-            WEIR_PUT(busy->lanes[i].look_at, 0), WEIR_PUT(busy->lanes[i].sample_at, 0);
+        if (WEIR_GET(busy->lanes[i].gpu) == gpu) {
+            WEIR_PUT(busy->lanes[i].choose_at, 0);
+            weir_busy_sample_at(&busy->lanes[i], 0);
+        }
 }
 
 void weir_busy_synced(struct weir_busy *busy, CUcontext context, CUstream stream) {

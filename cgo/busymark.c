@@ -185,7 +185,7 @@ static int is_deep(const struct weir_busy_lane *lane) {
 
 // Whether this launch is looked at only to count a guess.
 static int is_early(const struct weir_busy_lane *lane, const struct weir_busy_key *known) {
-    return WEIR_GET(known->expected_ns) && lane->launches < WEIR_GET(lane->look_at) &&
+    return WEIR_GET(known->expected_ns) && lane->launches < WEIR_GET(lane->choose_at) &&
            !WEIR_GET(lane->wished) && !WEIR_GET(lane->nudged);
 }
 
@@ -331,8 +331,8 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
     }
     // And so are those that may have to be corrected, to be counted.
     int rough = !told.sure && !WEIR_GET(known->clean) && lane->due < lane->launches + DEBT_MAX;
-    WEIR_PUT(lane->look_at, next);
-    __atomic_store_n(&lane->sample_at, rough ? 0 : next, __ATOMIC_RELAXED);
+    WEIR_PUT(lane->choose_at, next);
+    weir_busy_sample_at(lane, rough ? 0 : next);
     launch.lane = lane;
     launch.added_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
     if (!launch.added_ns)

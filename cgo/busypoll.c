@@ -343,7 +343,7 @@ static void nudge(struct weir_busy *busy, uint64_t now_ns) {
         return;
     gpu->nudged_ns = now_ns;
     __atomic_store_n(&lane->nudged, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&lane->sample_at, 0, __ATOMIC_RELAXED);
+    weir_busy_sample_at(lane, 0);
 }
 
 uint64_t weir_busy_poll(struct weir_busy *busy) {

@@ -67,8 +67,8 @@ static void reset(struct weir_busy_lane *lane, int moves) {
         (void)__atomic_load_n(entry, __ATOMIC_ACQUIRE);
     WEIR_PUT(lane->thread, 0);
     WEIR_PUT(lane->done_work_ns, lane->work_ns);
-    WEIR_PUT(lane->look_at, 0);
-    WEIR_PUT(lane->sample_at, 0);
+    WEIR_PUT(lane->choose_at, 0);
+    weir_busy_sample_at(lane, 0);
     WEIR_PUT(lane->trail.refused, 0);
     lane->trail.tail = lane->trail.head;
     if (moves)

@@ -1,14 +1,17 @@
 // copy.c: copies of so many bytes in a row, in all their forms.
 #include "transfer.h"
+#include "used.h"
 
 // The forms differ in the types of sizes and device addresses, and in which default stream is
 // meant. In what follows `size_type` is that of sizes; device addresses before 3.2 had 32 bits.
 #define COPY(export, to_type, from_type, size_type, kind, per_thread)                              \
     CUresult weir_##export(to_type to, from_type from, size_type bytes) {                          \
+        weir_used_addresses((uint64_t)(uintptr_t)(to), (uint64_t)(uintptr_t)(from));               \
         return WEIR_TRANSFER(kind, per_thread, bytes, 0, WEIR_REAL(export)(to, from, bytes));      \
     }
 #define COPY_ASYNC(export, to_type, from_type, size_type, kind, per_thread)                        \
     CUresult weir_##export(to_type to, from_type from, size_type bytes, CUstream stream) {         \
+        weir_used_addresses((uint64_t)(uintptr_t)(to), (uint64_t)(uintptr_t)(from));               \
         return WEIR_TRANSFER_IN_STREAM(kind, stream, per_thread, bytes, 0,                         \
                                        WEIR_REAL(export)(to, from, bytes, stream));                \
     }
@@ -42,21 +45,25 @@ COPY_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, void *, CUdeviceptr, size_t, OUT, 1)
 
 #define INTO_ARRAY(export, from_type, size_type, kind, per_thread)                                 \
     CUresult weir_##export(CUarray to, size_type at, from_type from, size_type bytes) {            \
+        weir_used_addresses(0, (uint64_t)(uintptr_t)(from));                                       \
         return WEIR_TRANSFER(kind, per_thread, bytes, 0, WEIR_REAL(export)(to, at, from, bytes));  \
     }
 #define INTO_ARRAY_ASYNC(export, from_type, size_type, kind, per_thread)                           \
     CUresult weir_##export(CUarray to, size_type at, from_type from, size_type bytes,              \
                            CUstream stream) {                                                      \
+        weir_used_addresses(0, (uint64_t)(uintptr_t)(from));                                       \
         return WEIR_TRANSFER_IN_STREAM(kind, stream, per_thread, bytes, 0,                         \
                                        WEIR_REAL(export)(to, at, from, bytes, stream));            \
     }
 #define OUT_OF_ARRAY(export, to_type, size_type, kind, per_thread)                                 \
     CUresult weir_##export(to_type to, CUarray from, size_type at, size_type bytes) {              \
+        weir_used_addresses((uint64_t)(uintptr_t)(to), 0);                                         \
         return WEIR_TRANSFER(kind, per_thread, bytes, 0, WEIR_REAL(export)(to, from, at, bytes));  \
     }
 #define OUT_OF_ARRAY_ASYNC(export, to_type, size_type, kind, per_thread)                           \
     CUresult weir_##export(to_type to, CUarray from, size_type at, size_type bytes,                \
                            CUstream stream) {                                                      \
+        weir_used_addresses((uint64_t)(uintptr_t)(to), 0);                                         \
         return WEIR_TRANSFER_IN_STREAM(kind, stream, per_thread, bytes, 0,                         \
                                        WEIR_REAL(export)(to, from, at, bytes, stream));            \
     }
@@ -100,6 +107,7 @@ static enum weir_transfer between(CUdeviceptr to, CUdeviceptr from) {
 static CUresult copy_any(cuMemcpy_fn *real, CUdeviceptr to, CUdeviceptr from, size_t bytes,
                          int per_thread) {
     enum weir_transfer kind = between(to, from);
+    weir_used_addresses(to, from);
     return WEIR_TRANSFER(kind, per_thread, bytes, 0, real(to, from, bytes));
 }
 
@@ -114,6 +122,7 @@ CUresult weir_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 static CUresult copy_any_async(cuMemcpyAsync_fn *real, CUdeviceptr to, CUdeviceptr from,
                                size_t bytes, CUstream stream, int per_thread) {
     enum weir_transfer kind = between(to, from);
+    weir_used_addresses(to, from);
     return WEIR_TRANSFER_IN_STREAM(kind, stream, per_thread, bytes, 0,
                                    real(to, from, bytes, stream));
 }
@@ -131,12 +140,14 @@ CUresult weir_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
 #define PEER(export, per_thread)                                                                   \
     CUresult weir_##export(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,                 \
                            CUcontext from_context, size_t bytes) {                                 \
+        weir_used_addresses(to, from);                                                             \
         return WEIR_TRANSFER(WEIR_TRANSFER_PEER, per_thread, bytes, 0,                             \
                              WEIR_REAL(export)(to, to_context, from, from_context, bytes));        \
     }
 #define PEER_ASYNC(export, per_thread)                                                             \
     CUresult weir_##export(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,                 \
                            CUcontext from_context, size_t bytes, CUstream stream) {                \
+        weir_used_addresses(to, from);                                                             \
         return WEIR_TRANSFER_IN_STREAM(                                                            \
             WEIR_TRANSFER_PEER, stream, per_thread, bytes, 0,                                      \
             WEIR_REAL(export)(to, to_context, from, from_context, bytes, stream));                 \

@@ -1,6 +1,7 @@
 // copyrows.c: copies of rows and planes, which are described by a structure. Each end is of a kind
 // that it names, an address whose kind only the driver knows, or an array.
 #include "transfer.h"
+#include "used.h"
 
 // What is read of a structure, in whatever version.
 struct shape {
@@ -54,6 +55,7 @@ static struct shape shape_peer(const CUDA_MEMCPY3D_PEER *copy) {
         if (!copy)                                                                                 \
             return WEIR_REAL(export)(copy);                                                        \
         struct shape shape = shape_of(copy);                                                       \
+        weir_used_addresses(copy->dstDevice, copy->srcDevice);                                     \
         return WEIR_TRANSFER(shape.kind, per_thread, shape.bytes, shape.row_bytes,                 \
                              WEIR_REAL(export)(copy));                                             \
     }
@@ -62,6 +64,7 @@ static struct shape shape_peer(const CUDA_MEMCPY3D_PEER *copy) {
         if (!copy)                                                                                 \
             return WEIR_REAL(export)(copy, stream);                                                \
         struct shape shape = shape_of(copy);                                                       \
+        weir_used_addresses(copy->dstDevice, copy->srcDevice);                                     \
         return WEIR_TRANSFER_IN_STREAM(shape.kind, stream, per_thread, shape.bytes,                \
                                        shape.row_bytes, WEIR_REAL(export)(copy, stream));          \
     }

@@ -3,6 +3,7 @@
 #include "drain.h"
 
 #include "trail.h"
+#include "used.h"
 
 // The longest that one look waits for launches that are under way.
 #define REVOKE_MS 1u
@@ -278,6 +279,7 @@ static void say_idle(struct weir_time *time, uint32_t gpu) {
     }
     // A thread that comes to wait now says WANT itself, or is seen here.
     __atomic_store_n(&time->gpus[gpu].wanted, 0, __ATOMIC_SEQ_CST);
+    weir_used_tell(time->state, gpu, 0);
     if (weir_attend_say(time, WEIR_MSG_IDLE, gpu, a->lease, 0) < 0) {
         __atomic_store_n(&page->active, 1, __ATOMIC_SEQ_CST);
         return;
@@ -308,6 +310,7 @@ static uint64_t go_on(struct weir_time *time, uint32_t gpu, const struct tally *
                       uint32_t waiting, uint64_t now_ns) {
     struct weir_attended *a = &time->attended[gpu];
     if (a->quiet && !all->owing) {
+        weir_used_tell(time->state, gpu, 1);
         a->drained = weir_attend_say(time, WEIR_MSG_DRAINED, gpu, a->lease, waiting) == 0;
         if (!a->drained)
             return DRAIN_NS_MAX;

@@ -13,6 +13,7 @@
 #include "hooks.h"
 #include "note.h"
 #include "timed.h"
+#include "used.h"
 
 struct run {
     struct weir_state *state;
@@ -55,6 +56,7 @@ static inline CUresult timed_launch(cuGraphLaunch_fn *real, CUgraphExec exec, CU
                                     int per_thread) {
     struct weir_timed op;
     weir_timed_begin(&op, stream, per_thread, (uint64_t)(uintptr_t)exec, 0, 0, WEIR_TIMED_GATED);
+    weir_used_any();
     return weir_timed_end(&op, real(exec, stream));
 }
 

@@ -23,6 +23,7 @@
 #include "note.h"
 #include "pages.h"
 #include "share.h"
+#include "used.h"
 
 #define BACKOFF_MS_MIN 5u
 #define BACKOFF_MS_MAX 100u
@@ -145,7 +146,9 @@ static int serve(struct weir_state *state, int fd, uint64_t cookie,
     uint64_t idle_ns = weir_busy_clock();
     for (;;) {
         uint64_t ns = weir_attend(state), moves_ns = weir_mover_step(state);
+        uint64_t uses_ns = weir_used_step(state);
         ns = moves_ns < ns ? moves_ns : ns;
+        ns = uses_ns < ns ? uses_ns : ns;
         int ready = weir_sys_wait(fd, POLLIN, ns < IDLE_NS ? ns : IDLE_NS);
         int idle = ready == 0 && weir_busy_clock() - idle_ns >= IDLE_NS;
         if (ready == 0 && !idle)

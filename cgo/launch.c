@@ -7,6 +7,7 @@
 #include "hooks.h"
 #include "state.h"
 #include "timed.h"
+#include "used.h"
 
 // What tells one launch of a kernel from another. The driver takes no grid of more than 31 bits in
 // x and 16 in y and z.
@@ -19,14 +20,15 @@ static inline uint64_t block_word(unsigned x, unsigned y, unsigned z, unsigned s
 }
 
 // The wrapper of an export with such parameters, which it is called with as `arguments`. Where
-// `given` is 0 it is the driver's to say what is wrong.
-#define LAUNCH(export, given, grid, block, stream, per_thread, parameters, arguments)              \
+// `given` is 0 it is the driver's to say what is wrong. `uses` looks at what the launch uses.
+#define LAUNCH(export, given, grid, block, stream, per_thread, parameters, arguments, uses)        \
     static WEIR_RARE CUresult export##_slow parameters {                                           \
         if (!(given))                                                                              \
             return WEIR_REAL(export) arguments;                                                    \
         struct weir_timed op;                                                                      \
         weir_timed_begin(&op, stream, per_thread, (uint64_t)(uintptr_t)function, grid, block,      \
                          WEIR_TIMED_GATED);                                                        \
+        uses;                                                                                      \
         return weir_timed_end(&op, WEIR_REAL(export) arguments);                                   \
     }                                                                                              \
     CUresult weir_##export parameters {                                                            \
@@ -40,6 +42,9 @@ static inline uint64_t block_word(unsigned x, unsigned y, unsigned z, unsigned s
         return weir_quick_end(&quick, driver arguments);                                           \
     }
 
+#define ITS(params, extra) weir_used_kernel(op.launch.lane, function, params, extra)
+#define ANY weir_used_any()
+
 #define GRID grid_word(grid_x, grid_y, grid_z)
 #define BLOCK block_word(block_x, block_y, block_z, shared_bytes)
 
@@ -50,16 +55,18 @@ static inline uint64_t block_word(unsigned x, unsigned y, unsigned z, unsigned s
 #define ITS_KERNEL                                                                                 \
     (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params,    \
      extra)
-LAUNCH(cuLaunchKernel, 1, GRID, BLOCK, stream, 0, KERNEL, ITS_KERNEL)
-LAUNCH(cuLaunchKernel_ptsz, 1, GRID, BLOCK, stream, 1, KERNEL, ITS_KERNEL)
+LAUNCH(cuLaunchKernel, 1, GRID, BLOCK, stream, 0, KERNEL, ITS_KERNEL, ITS(params, extra))
+LAUNCH(cuLaunchKernel_ptsz, 1, GRID, BLOCK, stream, 1, KERNEL, ITS_KERNEL, ITS(params, extra))
 
 #define COOPERATIVE                                                                                \
     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,     \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params)
 #define ITS_COOPERATIVE                                                                            \
     (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params)
-LAUNCH(cuLaunchCooperativeKernel, 1, GRID, BLOCK, stream, 0, COOPERATIVE, ITS_COOPERATIVE)
-LAUNCH(cuLaunchCooperativeKernel_ptsz, 1, GRID, BLOCK, stream, 1, COOPERATIVE, ITS_COOPERATIVE)
+LAUNCH(cuLaunchCooperativeKernel, 1, GRID, BLOCK, stream, 0, COOPERATIVE, ITS_COOPERATIVE,
+       ITS(params, NULL))
+LAUNCH(cuLaunchCooperativeKernel_ptsz, 1, GRID, BLOCK, stream, 1, COOPERATIVE, ITS_COOPERATIVE,
+       ITS(params, NULL))
 
 #define CONFIG_GRID grid_word(config->gridDimX, config->gridDimY, config->gridDimZ)
 #define CONFIG_BLOCK                                                                               \
@@ -68,16 +75,16 @@ LAUNCH(cuLaunchCooperativeKernel_ptsz, 1, GRID, BLOCK, stream, 1, COOPERATIVE, I
 #define CONFIGURED (const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 #define ITS_CONFIGURED (config, function, params, extra)
 LAUNCH(cuLaunchKernelEx, config, CONFIG_GRID, CONFIG_BLOCK, config->hStream, 0, CONFIGURED,
-       ITS_CONFIGURED)
+       ITS_CONFIGURED, ITS(params, extra))
 LAUNCH(cuLaunchKernelEx_ptsz, config, CONFIG_GRID, CONFIG_BLOCK, config->hStream, 1, CONFIGURED,
-       ITS_CONFIGURED)
+       ITS_CONFIGURED, ITS(params, extra))
 
 // ---- As the first versions launched: the block is a setting of the function ----
 
 #define PLANE grid_word((unsigned)width, (unsigned)height, 1)
-LAUNCH(cuLaunch, 1, 1, 0, NULL, 0, (CUfunction function), (function))
+LAUNCH(cuLaunch, 1, 1, 0, NULL, 0, (CUfunction function), (function), ANY)
 LAUNCH(cuLaunchGrid, 1, PLANE, 0, NULL, 0, (CUfunction function, int width, int height),
-       (function, width, height))
+       (function, width, height), ANY)
 LAUNCH(cuLaunchGridAsync, 1, PLANE, 0, stream, 0,
        (CUfunction function, int width, int height, CUstream stream),
-       (function, width, height, stream))
+       (function, width, height, stream), ANY)

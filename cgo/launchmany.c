@@ -5,6 +5,7 @@
 #include "state.h"
 #include "streams.h"
 #include "timed.h"
+#include "used.h"
 
 struct part {
     const CUDA_LAUNCH_PARAMS *launch;
@@ -47,6 +48,7 @@ CUresult weir_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches,
         count = sort_parts(parts, launches, devices);
     for (unsigned i = 0; i < count; i++)
         begin_part(&ops[i], &parts[i]);
+    weir_used_any();
     CUresult result = WEIR_REAL(cuLaunchCooperativeKernelMultiDevice)(launches, devices, flags);
     while (count)
         weir_timed_end(&ops[--count], result);

@@ -63,8 +63,9 @@ struct weir_swap {
     uint32_t places_used;  // live ones; also read without the lock
     uint32_t gone;         // the first of those that are gone
     uint32_t telling;      // a thread is telling of them
-    uint32_t used_all;     // something was used, and it is not known what; no lock
-    uint32_t used_some;    // some are marked as used; no lock
+    uint64_t used_all;   // bits of ordinals: something was used, and it is not known what; no lock
+    uint64_t used_some;  // the same: some are marked as used; no lock
+    uint64_t gpus_used;  // the same: there ever were some
     uint64_t ids;
     uint64_t connection;  // counts connections
     uint32_t plain;       // enum weir_plain_reason, plus 1; 1: convertible, 0: not decided; no lock

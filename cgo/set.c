@@ -1,14 +1,17 @@
 // set.c: sets of device memory, in all their forms.
 #include "transfer.h"
+#include "used.h"
 
 // Of so many values; `row` values of `rows` rows.
 #define SET(export, address_type, value_type, size_type, per_thread)                               \
     CUresult weir_##export(address_type to, value_type value, size_type count) {                   \
+        weir_used_addresses(to, 0);                                                                \
         return WEIR_TRANSFER(WEIR_TRANSFER_SET, per_thread, (uint64_t)count * sizeof(value), 0,    \
                              WEIR_REAL(export)(to, value, count));                                 \
     }
 #define SET_ASYNC(export, value_type, per_thread)                                                  \
     CUresult weir_##export(CUdeviceptr to, value_type value, size_t count, CUstream stream) {      \
+        weir_used_addresses(to, 0);                                                                \
         return WEIR_TRANSFER_IN_STREAM(WEIR_TRANSFER_SET, stream, per_thread,                      \
                                        (uint64_t)count * sizeof(value), 0,                         \
                                        WEIR_REAL(export)(to, value, count, stream));               \
@@ -16,6 +19,7 @@
 #define SET_ROWS(export, address_type, value_type, size_type, per_thread)                          \
     CUresult weir_##export(address_type to, size_type pitch, value_type value, size_type row,      \
                            size_type rows) {                                                       \
+        weir_used_addresses(to, 0);                                                                \
         return WEIR_TRANSFER(WEIR_TRANSFER_SET, per_thread, (uint64_t)row * rows * sizeof(value),  \
                              (uint64_t)row * sizeof(value),                                        \
                              WEIR_REAL(export)(to, pitch, value, row, rows));                      \
@@ -23,6 +27,7 @@
 #define SET_ROWS_ASYNC(export, value_type, per_thread)                                             \
     CUresult weir_##export(CUdeviceptr to, size_t pitch, value_type value, size_t row,             \
                            size_t rows, CUstream stream) {                                         \
+        weir_used_addresses(to, 0);                                                                \
         return WEIR_TRANSFER_IN_STREAM(WEIR_TRANSFER_SET, stream, per_thread,                      \
                                        (uint64_t)row * rows * sizeof(value),                       \
                                        (uint64_t)row * sizeof(value),                              \

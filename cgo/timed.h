@@ -251,7 +251,7 @@ __attribute__((always_inline)) static inline int weir_quick_begin(struct weir_qu
                                            weir_timed_stream(stream, per_thread)) ||
                              WEIR_GET(busy->captures) ||
                              lane->work_ns >= WEIR_GET(lane->mark_at_ns) ||
-                             lane->launches >= WEIR_GET(lane->sample_at),
+                             lane->launches >= WEIR_GET(lane->look_at),
                          0))
         return 0;
     const struct weir_busy_recent *recent = weir_busy_recent(lane, what, size);
