@@ -112,7 +112,7 @@ func (v *conversation) movable(m any) *ending {
 	if m, is := m.(*wire.Freed); is {
 		return breach(v.c.freed(v.s, m))
 	}
-	return &ending{abi.CloseProtocol, "movable memory is named, and none was moved"}
+	return nil // nothing is moved yet
 }
 
 func (v *conversation) hello(m *abi.Hello) *ending {
