@@ -12,6 +12,7 @@ import (
 	"weir/agent/ledger"
 	"weir/agent/session/page"
 	"weir/agent/session/proc"
+	"weir/agent/session/swaps"
 	"weir/agent/session/turns"
 	"weir/agent/store"
 	"weir/cgo/abi"
@@ -48,7 +49,9 @@ type container struct {
 	limitsTaken atomic.Bool
 
 	mu       sync.Mutex
+	moves    *swaps.Container // its place where memory is moved; nil: it has had no swap
 	ledgers  []*ledger.Ledger // by GPU
+	shown    []uint64         // by GPU: what it is charged, as last told to who moves memory
 	limits   []driverLimit    // by GPU: the driver's own
 	contexts []int64          // by GPU: what a context takes here, where the node does not know
 	page     *page.Control
@@ -98,7 +101,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		unfit:    make(map[proc.ID]string),
 	}
 	c.undeclared = make(map[holding]undeclared)
-	c.contexts = make([]int64, len(n.gpus))
+	c.contexts, c.shown = make([]int64, len(n.gpus)), make([]uint64, len(n.gpus))
 	c.beginLimits()
 	for i, g := range n.gpus {
 		c.ledgers = append(c.ledgers, ledger.New(limitOf(spec.Caps, g.uuid)))
@@ -110,6 +113,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		c.page.Close()
 		return nil, err
 	}
+	c.setMoves()
 	return c, nil
 }
 
@@ -143,6 +147,7 @@ func (c *container) show(gpu int) {
 	c.page.SetGPU(gpu, page.Account{
 		Cap: wireCap(l), Charged: l.Charged(), Holders: l.Holders(), Swap: l.Swap(), Movable: l.Movable(),
 	})
+	c.tellPlain(gpu)
 }
 
 // wireCap is a ledger's cap as messages and pages have it.
@@ -192,6 +197,7 @@ func (c *container) setCaps(caps store.Caps) (over uint64) {
 		over = max(over, l.Shrink(c.recaller(gpu)))
 		c.show(gpu)
 	}
+	c.setMoves()
 	c.retryWaiting()
 	c.setWeight(caps)
 	return over

@@ -109,10 +109,15 @@ func (v *conversation) request(m *abi.Request) *ending {
 
 // movable takes what a tenant says of its movable memory.
 func (v *conversation) movable(m any) *ending {
-	if m, is := m.(*wire.Freed); is {
+	switch m := m.(type) {
+	case *wire.Freed:
 		return breach(v.c.freed(v.s, m))
+	case *abi.Moved:
+		return v.moved(m)
+	case *wire.Used:
+		return v.used(m)
 	}
-	return nil // nothing is moved yet
+	return nil
 }
 
 func (v *conversation) hello(m *abi.Hello) *ending {

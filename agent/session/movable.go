@@ -129,6 +129,12 @@ func (c *container) takeMovable(w *waiter) uint32 {
 		return undo(abi.OverSwap, err.Error())
 	}
 	c.node.opts.step("movable granted")
+	c.tellPlain(gpu) // what was recalled
+	if err := s.turns.allocate(gpu, w.request.Id, bytes); err != nil {
+		c.setMovable(s, gpu, l.MovableOf(s.holder())-bytes)
+		c.refuse(w, err.Error())
+		return abi.OverSwap
+	}
 	s.movables.add(w.request.Id, piece{gpu, bytes})
 	return abi.Granted
 }
@@ -152,6 +158,7 @@ func (c *container) freed(s *session, m *wire.Freed) error {
 			break
 		}
 		delete(s.movables.pieces, id)
+		s.turns.freed(id)
 		sum += p.bytes
 		if s.movables.redeclared != nil {
 			s.movables.redeclared[gpu] -= p.bytes
@@ -227,7 +234,7 @@ func (c *container) declareMovable(s *session, m *abi.Request) error {
 	s.movables.redeclared[gpu] = sum
 	s.movables.add(m.Id, piece{gpu, m.Bytes})
 	c.show(gpu)
-	return nil
+	return s.turns.declare(gpu, m.Id, m.Bytes, m.Here_bytes)
 }
 
 // movableDeclared: what was not declared again is had no more. Called under mu.

@@ -52,6 +52,8 @@ type gpu struct {
 	failed    time.Time
 	failure   error
 	swap      swappable
+	// plain is what containers whose memory does not move are charged, in bytes.
+	plain atomic.Int64
 }
 
 // card is what decisions depend on of the GPU.

@@ -16,7 +16,6 @@ import (
 
 	"weir/agent/control"
 	"weir/agent/ledger"
-	"weir/agent/residency"
 	"weir/agent/store"
 )
 
@@ -158,10 +157,6 @@ func halfOfMemory() int64 {
 	}
 	return int64(info.Totalram) * int64(info.Unit) / 2
 }
-
-// view is what is known of where the container's movable memory on a GPU lies; false where nothing moves it by plan.
-// Called under mu.
-func (c *container) view(int) (residency.View, bool) { return residency.View{}, false }
 
 // swapped is what of the container's memory lies on the host, as far as is known, in bytes. Called under mu.
 func (c *container) swapped(gpu int) int64 {

@@ -16,6 +16,7 @@ import (
 
 	"weir/agent/sched"
 	"weir/agent/session/page"
+	"weir/agent/session/swaps"
 	"weir/agent/session/turns"
 	"weir/agent/session/wire"
 	"weir/agent/store"
@@ -26,10 +27,14 @@ import (
 type timekeeper struct {
 	clock func() int64
 	kick  chan struct{} // has the goroutine look again when the next thing is due
+	gpus  []*gpu
 
 	mu    sync.Mutex
 	table *turns.Table
+	swaps *swaps.Table
 	armed int64 // when the goroutine looks by itself
+	// others is what of each GPU is used by containers whose memory does not move, as the table of swap was told.
+	others []int64
 }
 
 // newTimekeeper makes that of a node, nil where its time is not scheduled.
@@ -41,12 +46,17 @@ func (n *Node) newTimekeeper() (*timekeeper, error) {
 	if n.opts.Time != nil {
 		settings = *n.opts.Time
 	}
-	k := &timekeeper{clock: n.opts.clock, kick: make(chan struct{}, 1), armed: sched.Never}
+	k := &timekeeper{
+		clock: n.opts.clock, kick: make(chan struct{}, 1), gpus: n.gpus, armed: sched.Never, others: make([]int64, len(n.gpus)),
+	}
 	if k.clock == nil {
 		k.clock = monotonic
 	}
 	var err error
-	k.table, err = turns.New(turns.Config{GPUs: len(n.gpus), Settings: settings, Tell: n.tellTime})
+	if k.table, err = turns.New(turns.Config{GPUs: len(n.gpus), Settings: settings, Tell: n.tellTime}); err != nil {
+		return nil, err
+	}
+	k.swaps, err = n.newSwaps(k.table)
 	return k, err
 }
 
@@ -71,7 +81,9 @@ func (k *timekeeper) run(ctx context.Context) {
 		k.mu.Lock()
 		now := k.clock()
 		k.table.Tick(now)
-		k.armed = k.table.Next()
+		k.swaps.Tick(now)
+		k.followMoves(now)
+		k.armed = k.next()
 		wait := time.Hour
 		if k.armed != sched.Never {
 			wait = time.Duration(max(0, k.armed-now))
@@ -81,11 +93,16 @@ func (k *timekeeper) run(ctx context.Context) {
 	}
 }
 
-// do does something at the table. The goroutine hears of it if it has to look earlier.
+// next is when something is due.
+func (k *timekeeper) next() int64 { return min(k.table.Next(), k.swaps.Next()) }
+
+// do does something at the tables. The goroutine hears of it if it has to look earlier.
 func (k *timekeeper) do(what func(now int64)) {
 	k.mu.Lock()
-	what(k.clock())
-	next := k.table.Next()
+	now := k.clock()
+	what(now)
+	k.followMoves(now)
+	next := k.next()
 	early := next < k.armed
 	if early {
 		k.armed = next
@@ -111,7 +128,10 @@ func (c *container) seatAt(k *timekeeper) (err error) {
 // closePage takes the container from the table and closes its control page. Called once.
 func (c *container) closePage() {
 	if c.turns != nil {
-		c.node.time.do(c.turns.Remove)
+		c.node.time.do(func(now int64) {
+			c.endMoves(now)
+			c.turns.Remove(now)
+		})
 	}
 	c.page.Close()
 }
@@ -141,6 +161,7 @@ func weightOf(caps store.Caps) float64 {
 type player struct {
 	time   *timekeeper
 	member *turns.Member
+	moves  *swaps.Member // nil: its memory does not move
 }
 
 // told is a process as the table sees it.
@@ -162,9 +183,14 @@ func (c *container) play(s, former *session) {
 		return
 	}
 	k.do(func(now int64) {
-		s.turns = &player{k, c.turns.Join(now, told{s.usage, s.out}, s.process.PID, s.program)}
+		process := told{s.usage, s.out}
+		s.turns = &player{time: k, member: c.turns.Join(now, process, s.process.PID, s.program)}
+		if c.moves != nil {
+			s.turns.moves = c.moves.Join(now, process)
+		}
 		if former != nil && former.turns != nil {
 			s.turns.member.Succeed(now, former.turns.member)
+			former.turns.leaveMoves(now) // it declares anew what it has
 		}
 	})
 }
@@ -180,14 +206,27 @@ func (p *player) ready() {
 // afterwards.
 func (p *player) absent() {
 	if p != nil {
-		p.time.do(p.member.Absent)
+		p.time.do(func(now int64) {
+			if p.member.Absent(now); p.moves != nil {
+				p.moves.Absent(now)
+			}
+		})
 	}
 }
 
 // leave: the process has ended.
 func (p *player) leave() {
 	if p != nil {
-		p.time.do(p.member.Leave)
+		p.time.do(func(now int64) {
+			p.member.Leave(now)
+			p.leaveMoves(now)
+		})
+	}
+}
+
+func (p *player) leaveMoves(now int64) {
+	if p.moves != nil {
+		p.moves.Leave(now)
 	}
 }
 

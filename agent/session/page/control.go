@@ -72,6 +72,11 @@ func (c *Control) SetGPU(gpu int, a Account) {
 	atomic.AddUint32(&g.Sequence, 1)
 }
 
+// SetPiece shows what offsets of moves are multiples of on a GPU, in bytes.
+func (c *Control) SetPiece(gpu int, bytes uint64) {
+	atomic.StoreUint64(&(*abi.ControlPage)(c.at(0)).Gpus[gpu].Piece_bytes, bytes)
+}
+
 // SetContext shows what one context takes on a GPU in bytes, 0 where that is not known, whether contexts count against
 // the cap, and whether memory reports are to show cap and swap together.
 func (c *Control) SetContext(gpu int, bytes uint64, counted, virtual bool) {

@@ -61,6 +61,7 @@ func (t *Table) decide(d residency.Decision) {
 
 // begin has a process move a piece. One that cannot be told, or does not answer, moves nothing.
 func (t *Table) begin(d residency.Decision) {
+	t.lastMove = max(t.lastMove, d.Move)
 	m, a := t.members[d.Session], t.allocs[d.Alloc]
 	if m == nil || a.member != m || m.process == nil || m.silent {
 		t.carry(t.node.Moved(t.now, d.Move, residency.Failed))

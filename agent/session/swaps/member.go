@@ -192,6 +192,9 @@ func (m *Member) Moved(now int64, answers ...Answer) error {
 	m.silent = false
 	for _, a := range answers {
 		f := t.flights[a.Move]
+		if f == nil && a.Move <= t.lastMove {
+			continue // of memory, or of a connection, that is gone
+		}
 		if f == nil || f.member != m || f.unsent {
 			return fmt.Errorf("an answer to move %d, which the process has not been told of", a.Move)
 		}

@@ -243,7 +243,7 @@ func (c *chaos) check() {
 
 // settle has all processes answer and rest, and checks that nothing is left to do.
 func (c *chaos) settle() {
-	for range 3000 {
+	for range 4000 { // longer than memory is kept for idle ones
 		for _, l := range c.libs() {
 			l.full = false
 			for _, e := range l.told {
@@ -268,6 +268,16 @@ func (c *chaos) settle() {
 		c.check()
 	}
 	if len(c.swaps.flights)+len(c.swaps.outbox) > 0 {
+		for move, f := range c.swaps.flights {
+			c.t.Logf("move %d: %+v, member gone %v silent %v unsent %v", move, *f, f.member.gone, f.member.silent, f.member.unsent)
+		}
+		for _, b := range c.boxes {
+			if b.swap != nil {
+				for gpu := range c.gpus {
+					c.t.Logf("%s GPU %d stands %d: %+v", b.name, gpu, b.Standing(gpu), b.swap.View(gpu))
+				}
+			}
+		}
 		c.t.Fatalf("after all have rested %d moves are under way", len(c.swaps.flights))
 	}
 	for _, b := range c.boxes {

@@ -83,6 +83,7 @@ type Table struct {
 	lastFlow   residency.FlowID
 	lastAlloc  residency.AllocID
 	session    residency.Session // the last
+	lastMove   uint64
 
 	decisions []residency.Decision // still to be carried out
 	carrying  bool
@@ -150,8 +151,14 @@ func (t *Table) Others(now int64, gpu int, bytes int64) {
 // advance: time does not go back, whatever the clock says.
 func (t *Table) advance(now int64) { t.now = max(t.now, now) }
 
+// Empty tells whether there is nobody whose memory is to be moved, so that nothing has to be followed.
+func (t *Table) Empty() bool { return len(t.containers) == 0 }
+
 // Tick does what is due by now.
 func (t *Table) Tick(now int64) {
+	if t.Empty() {
+		return
+	}
 	t.advance(now)
 	if t.node.Next() <= t.now {
 		t.carry(t.node.Tick(t.now))
@@ -167,6 +174,9 @@ func (t *Table) Tick(now int64) {
 
 // Next is when Tick has something to do, Never if there is nothing.
 func (t *Table) Next() int64 {
+	if t.Empty() {
+		return Never
+	}
 	at := min(t.node.Next(), t.sendAt, t.lookAt)
 	for _, c := range t.containers {
 		for gpu := range c.flows {
