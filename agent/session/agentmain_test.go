@@ -27,7 +27,7 @@ const crashVariable = "WEIR_SESSION_CRASH"
 
 // agentMain is an agent that a test can kill. It answers each line with one line of JSON:
 //
-//	run PID CAP   register a container and return its grant
+//	run PID CAP [SWAP]  register a container and return its grant
 //	ps            list containers
 //	caps REF CAP  change a cap
 //	stop          stop in good order
@@ -79,9 +79,12 @@ func command(n *Node, words []string) (any, error) {
 	case "run":
 		pid, _ := strconv.Atoi(words[1])
 		limit, _ := strconv.ParseInt(words[2], 10, 64)
-		return n.StartRun(ctx, pid, uint32(os.Geteuid()), control.RunRequest{
-			Name: "box", Caps: control.Caps{MemoryBytes: &limit},
-		})
+		req := control.RunRequest{Name: "box", Caps: control.Caps{MemoryBytes: &limit}}
+		if len(words) > 3 {
+			swap, _ := strconv.ParseInt(words[3], 10, 64)
+			req.Caps.SwapBytes = &swap
+		}
+		return n.StartRun(ctx, pid, uint32(os.Geteuid()), req)
 	case "caps":
 		limit, _ := strconv.ParseInt(words[2], 10, 64)
 		return n.ChangeCaps(ctx, words[1], control.CapsChange{Set: control.Caps{MemoryBytes: &limit}})

@@ -214,7 +214,11 @@ func (n *Node) describeCaps(caps store.Caps) string {
 	if caps.MemoryBytes == nil && len(caps.MemoryByGPU) == 0 {
 		return "no memory cap"
 	}
-	return "a memory cap of " + n.memoryText(caps)
+	text := "a memory cap of " + n.memoryText(caps)
+	if caps.SwapBytes != nil && *caps.SwapBytes > 0 {
+		text += ", and " + size(*caps.SwapBytes) + " of swap"
+	}
+	return text
 }
 
 // memoryText writes memory caps for people: that on each GPU, then those that GPUs have of their own.

@@ -161,6 +161,9 @@ func (n *Node) decide(ctx context.Context, asked ociapi.Container) (policy.Decis
 	decision := policy.Decide(request, n.opts.Policy,
 		policy.Container{Namespace: asked.Namespace, Image: asked.Image, HasGPU: asked.HasGPU,
 			AllDevices: asked.AllDevices}, node)
+	if s := decision.Limits.Swap; s != nil && *s > 0 {
+		n.noSwap(ctx) // by default: which GPUs can have it is known from now on
+	}
 	if decision.Action == policy.Refuse {
 		return decision, fmt.Errorf("%w: %s", control.ErrInvalid, decision.Reason)
 	}
