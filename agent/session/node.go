@@ -165,6 +165,7 @@ func (n *Node) start(boot string) (err error) {
 	if err := n.recover(); err != nil {
 		return err
 	}
+	n.tasks.Go(func() { n.learnSwap(n.ctx) })
 	n.tasks.Go(func() { n.exits.run(n.ctx) })
 	n.tasks.Go(func() { n.rounds(n.ctx) })
 	n.tasks.Go(func() { n.reconciling(n.ctx) })

@@ -70,6 +70,29 @@ func (n *Node) neverSwaps(ctx context.Context, g *gpu) bool {
 	return !can
 }
 
+// learnSwap finds out which GPUs can have swap where containers of an earlier agent's have some.
+func (n *Node) learnSwap(ctx context.Context) {
+	n.mu.Lock()
+	swap := false
+	for _, c := range n.containers {
+		swap = swap || control.Caps(c.spec.Caps).Swaps()
+	}
+	n.mu.Unlock()
+	if !swap {
+		return
+	}
+	n.noSwap(ctx)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.containers {
+		c.mu.Lock()
+		if !c.closed {
+			c.setCaps(c.spec.Caps)
+		}
+		c.mu.Unlock()
+	}
+}
+
 // swapOf is what a container with these caps may have beyond its cap on a GPU, in bytes: nothing where it has none, or
 // where the GPU cannot.
 func (g *gpu) swapOf(caps store.Caps) uint64 {

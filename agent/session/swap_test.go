@@ -5,12 +5,17 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"weir/agent/control"
+	"weir/agent/session/sessiontest"
 )
 
 // Containers that ask for swap do not start where no GPU can have it. The driver is asked once about each GPU, and
@@ -109,6 +114,40 @@ func TestSwapOnSomeGPUs(t *testing.T) {
 	if can, cannot := p.Must("swap 0"), p.Must("swap 1"); can != "16777216 0 false" || cannot != "0 0 false" {
 		t.Errorf("the control page says %s and %s", can, cannot)
 	}
+	b.restart()
+	b.eventually("a new agent knows", func() bool {
+		p.Must("again")
+		return p.Must("swap 0") == "16777216 0 false" && p.Must("swap 1") == "0 0 false"
+	})
+}
+
+// What a container's control group leaves it of host memory is a limit of its swap, too.
+func TestControlGroupLimitsSwap(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("weir-test-%d-swap", os.Getpid()))
+	if os.Mkdir(dir, 0o755) != nil {
+		t.Skip("no control group of the memory controller's version 1 can be made here")
+	}
+	t.Cleanup(func() { removeGroup(t, dir) })
+	limit := []byte(strconv.Itoa(256 * mib))
+	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), limit, 0); err != nil {
+		t.Skipf("no limit can be set: %v", err)
+	}
+	b := start(t, hostOf(1<<40))
+	p := inGroup(t, dir)
+	grant := b.runAs(p.PID(), mib)
+	size := int64(512 * mib)
+	if _, err := b.ChangeCaps(t.Context(), grant.ID, control.CapsChange{Set: control.Caps{SwapBytes: &size}}); err != nil {
+		t.Fatal(err)
+	}
+	p.Must("hello %s", grant.Socket)
+	p.Must("movable 0 %d 1", 128*mib)
+	_, err := p.Do("movable 0 %d 2", 128*mib)
+	wantRefused(t, err, sessiontest.ErrHostFull)
+	b.wantEvent("denied", "for 128MiB more", "its control group leaves it", "(memory.max)")
+	b.wantMovable("after the refusal", grant.ID, 128*mib, 128*mib)
 }
 
 // Swap changes while programs run. Less than what is in use beyond the cap is refused, and so is to unset the cap; a
