@@ -41,6 +41,8 @@ const (
 	spareMax uint64 = 256 << 20
 	// spareShare: one part in so many of what is free under the cap is given as spare credit.
 	spareShare = 16
+	// spareShareSwap is the same with swap, where room on the card that nobody uses is others' memory on the host.
+	spareShareSwap = 512
 	// spareUnit: spare credit is a multiple of the smallest charge, in bytes.
 	spareUnit uint64 = 512
 
@@ -221,7 +223,11 @@ func (l *Ledger) spare(free uint64) uint64 {
 	if !l.Capped() {
 		return min(free, spareUnlimited)
 	}
-	s := min(free/spareShare, spareMax)
+	share := uint64(spareShare)
+	if l.swap > 0 {
+		share = spareShareSwap
+	}
+	s := min(free/share, spareMax)
 	return s - s%spareUnit
 }
 

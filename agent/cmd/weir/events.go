@@ -30,7 +30,7 @@ var eventTypes = []string{
 	"denied", "driver-oom", "caps", "runtime", "prepared", "started", "unstarted", "start-refused", "misnamed", "ending",
 	"ended", "session-ended", "refused", "left", "forked", "forged", "unenforced", "unshared", "undeclared", "incompatible", "measured",
 	"driver-limit", "throttled", "drain-stalled", "drain-long", "holder-gone", "co-run", "leased",
-	"unconverted", "exported",
+	"unconverted", "exported", "over-cap", "swap-slow", "swap-silent", "swap-drained",
 }
 
 func eventsCommand() *cli.Command {

@@ -40,12 +40,13 @@ func TestEventLine(t *testing.T) {
 func TestEventTypes(t *testing.T) {
 	files, err := filepath.Glob("../../session/*.go")
 	ofTime, errTime := filepath.Glob("../../session/turns/*.go")
-	if err := errors.Join(err, errTime); err != nil {
+	ofSwap, errSwap := filepath.Glob("../../session/swaps/*.go")
+	if err := errors.Join(err, errTime, errSwap); err != nil {
 		t.Fatal(err)
 	}
-	files = append(files, ofTime...)
+	files = append(append(files, ofTime...), ofSwap...)
 	written := map[string]bool{}
-	writes := regexp.MustCompile(`(?:\.event\(|\bType: |\.tell\(gpu, )"([a-z-]+)"`)
+	writes := regexp.MustCompile(`(?:\.event\(|\bType: |\.tell\(gpu, |\bEvent[A-Z][a-z]+ = )"([a-z-]+)"`)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
