@@ -433,6 +433,7 @@ typedef CUresult cuMemPoolImportPointer_fn(CUdeviceptr *pointer, CUmemoryPool po
                                            CUmemPoolPtrExportData *data);
 
 #include "cuda_work.h"
+
 #include "cuda_managed.h"
 
 #endif

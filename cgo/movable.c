@@ -49,7 +49,7 @@ uint32_t weir_movable_new(struct weir_swap *swap, uint32_t gpu, uint64_t context
         return 0;
     struct weir_movable *movable = weir_movable_at(swap, number);
     swap->ids = movable->id = id;
-    swap->gpus_used |= 1ull << gpu;
+    __atomic_fetch_or(&swap->gpus_used, 1ull << gpu, __ATOMIC_RELAXED);
     movable->state = WEIR_MOVABLE_ASKED;
     movable->gpu = gpu;
     movable->context = context;

@@ -65,7 +65,7 @@ struct weir_swap {
     uint32_t telling;      // a thread is telling of them
     uint64_t used_all;   // bits of ordinals: something was used, and it is not known what; no lock
     uint64_t used_some;  // the same: some are marked as used; no lock
-    uint64_t gpus_used;  // the same: there ever were some
+    uint64_t gpus_used;  // the same: there ever were some; also read without the lock
     uint64_t ids;
     uint64_t connection;  // counts connections
     uint32_t plain;       // enum weir_plain_reason, plus 1; 1: convertible, 0: not decided; no lock

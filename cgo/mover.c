@@ -28,11 +28,11 @@ struct item {
     uint64_t move;
     uint64_t order;  // in which they came
     uint64_t offset, bytes;
-    uint64_t due_ns;  // GIVEN: when to look at it
-    uint32_t state;   // enum item_state
-    uint32_t number;  // of the allocation
-    uint32_t index;   // of the GPU in the control page
-    uint32_t flags;   // enum weir_move_flag
+    uint64_t given_ns, due_ns;  // GIVEN: since when, and when to look at it
+    uint32_t state;             // enum item_state
+    uint32_t number;            // of the allocation
+    uint32_t index;             // of the GPU in the control page
+    uint32_t flags;             // enum weir_move_flag
     uint32_t result, ns;
     uint32_t lost;  // its connection has ended: nobody is to hear of it
     uint32_t lane, slot;
@@ -78,6 +78,15 @@ static struct weir_mover *make_mover(struct weir_swap *swap) {
     return mover;
 }
 
+// Without the lock: what is QUEUED another thread may end meanwhile.
+static uint32_t state_of(const struct item *item) {
+    return __atomic_load_n(&item->state, __ATOMIC_RELAXED);
+}
+
+static void set_state(struct item *item, uint32_t state) {
+    __atomic_store_n(&item->state, state, __ATOMIC_RELAXED);
+}
+
 static int way_of(const struct item *item) {
     return (item->flags & WEIR_MOVE_OUT) != 0;
 }
@@ -98,13 +107,13 @@ static struct item *new_item(struct weir_mover *mover) {
 }
 
 static void free_item(struct weir_mover *mover, struct item *item) {
-    item->state = FREE;
+    set_state(item, FREE);
     __atomic_store_n(&mover->unfree, mover->unfree - 1, __ATOMIC_RELAXED);
 }
 
 static void end_item(struct weir_mover *mover, struct item *item, uint32_t result) {
     item->result = result;
-    item->state = ENDED;
+    set_state(item, ENDED);
     if (item->lost)
         free_item(mover, item);
 }
@@ -138,7 +147,7 @@ static int take_entry(struct weir_swap *swap, uint32_t index, const struct weir_
     item->offset = entry->offset;
     item->bytes = entry->bytes;
     item->flags = entry->flags;
-    item->state = QUEUED;
+    set_state(item, QUEUED);
     if (!movable || movable->state != WEIR_MOVABLE_LIVE || movable->ticket)
         end_item(swap->mover, item, WEIR_MOVE_UNDONE);
     return 0;
@@ -247,7 +256,9 @@ static void finish(struct weir_swap *swap, struct item *item, uint32_t result) {
     weir_unlock(&swap->state->lock);
 }
 
-static void learn(struct weir_mover *mover, struct item *item, uint64_t ns) {
+// It took no longer than since it was given, whatever the driver's events say.
+static void learn(struct weir_mover *mover, struct item *item, uint64_t ns, uint64_t now_ns) {
+    ns = ns < now_ns - item->given_ns ? ns : now_ns - item->given_ns;
     uint64_t mib = item->bytes >> 20, *known = &mover->ns_per_mib[way_of(item)];
     item->ns = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
     if (mib)
@@ -267,7 +278,7 @@ static void look(struct weir_swap *swap, struct item *item, uint64_t now_ns) {
     float ms = 0;
     if (result == CUDA_SUCCESS &&
         WEIR_REAL(cuEventElapsedTime)(&ms, slot->begin, slot->end) == CUDA_SUCCESS && ms > 0)
-        learn(mover, item, (uint64_t)((double)ms * 1e6));
+        learn(mover, item, (uint64_t)((double)ms * 1e6), now_ns);
     slot->taken = 0;
     finish(swap, item, result == CUDA_SUCCESS ? WEIR_MOVE_DONE : WEIR_MOVE_FAILED);
 }
@@ -291,7 +302,7 @@ static int claim(struct weir_swap *swap, struct item *item, struct weir_movable 
     if (wanted) {
         struct weir_movable *record = weir_movable_at(swap, item->number);
         record->given++;
-        item->state = GIVEN;
+        set_state(item, GIVEN);
         *movable = *record;
     }
     weir_unlock(&swap->state->lock);
@@ -316,6 +327,7 @@ static int give_in(struct weir_swap *swap, struct item *item, struct lane *lane,
     item->lane = (uint32_t)(lane - mover->lanes);
     item->slot = (uint32_t)(slot - lane->slots[way_of(item)]);
     uint64_t ns = expected_ns(mover, item);
+    item->given_ns = now_ns;
     item->due_ns = now_ns + (ns ? ns : LOOK_NS);
     return 1;
 }
@@ -342,7 +354,7 @@ static struct item *first_queued(struct weir_mover *mover, int way) {
     struct item *first = NULL;
     for (uint32_t i = 0; i < mover->items_used; i++) {
         struct item *item = &mover->items[i];
-        if (__atomic_load_n(&item->state, __ATOMIC_RELAXED) == QUEUED && way_of(item) == way &&
+        if (state_of(item) == QUEUED && way_of(item) == way &&
             (!first || item->order < first->order))
             first = item;
     }
@@ -353,7 +365,7 @@ static void look_at_all(struct weir_swap *swap, uint64_t now_ns) {
     struct weir_mover *mover = swap->mover;
     uint32_t used = __atomic_load_n(&mover->items_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)
-        if (mover->items[i].state == GIVEN && now_ns >= mover->items[i].due_ns)
+        if (state_of(&mover->items[i]) == GIVEN && now_ns >= mover->items[i].due_ns)
             look(swap, &mover->items[i], now_ns);
 }
 
@@ -409,7 +421,7 @@ static int tell(struct weir_swap *swap) {
 static uint64_t next_due(const struct weir_mover *mover) {
     uint64_t next_ns = UINT64_MAX;
     for (uint32_t i = 0; i < mover->items_used; i++)
-        if (mover->items[i].state == GIVEN && mover->items[i].due_ns < next_ns)
+        if (state_of(&mover->items[i]) == GIVEN && mover->items[i].due_ns < next_ns)
             next_ns = mover->items[i].due_ns;
     return next_ns;
 }
@@ -493,7 +505,7 @@ void weir_mover_context_ending(struct weir_state *state, uint64_t context) {
         if (mover->lanes[i].context != context)
             continue;
         for (uint32_t j = 0; j < mover->items_used; j++)
-            if (mover->items[j].state == GIVEN && mover->items[j].lane == i)
+            if (state_of(&mover->items[j]) == GIVEN && mover->items[j].lane == i)
                 finish(state->swap, &mover->items[j], WEIR_MOVE_UNDONE);
         mover->lanes[i].context = 0;
     }

@@ -41,13 +41,20 @@ static void read_control(const struct weir_control_page *page, uint32_t index,
     }
 }
 
+// What such a process has freed the agent knows when it has read that: it is to be asked.
+static int had_movable(struct weir_state *state) {
+    const struct weir_swap *swap = __atomic_load_n(&state->swap, __ATOMIC_ACQUIRE);
+    return swap && __atomic_load_n(&swap->ids, __ATOMIC_RELAXED) != 0;
+}
+
 // What swap does to a report. Of a GPU that only NVML was asked about nothing is decided here.
 static void add_swap(struct weir_state *state, uint32_t number, uint32_t index,
                      const struct control_words *words, struct weir_report *report) {
     const struct weir_gpu_control *page = &state->control->gpus[index];
     if (!words->swap_bytes)
         return;
-    report->swap = number >= WEIR_ORDINALS_MAX || weir_convertible(state, number);
+    report->swap =
+        number >= WEIR_ORDINALS_MAX || had_movable(state) || weir_convertible(state, number);
     report->is_virtual =
         report->swap && (__atomic_load_n(&page->flags, __ATOMIC_RELAXED) & WEIR_GPU_VIRTUAL);
     if (report->is_virtual && words->swap_bytes < WEIR_UNLIMITED - words->cap_bytes)
@@ -69,6 +76,8 @@ static int read_page(struct weir_state *state, uint32_t number, uint32_t index,
     uint64_t others = words.charged_bytes > credit ? words.charged_bytes - credit : 0;
     others += words.movable_bytes;
     report->free_bytes = report->cap_bytes > others ? report->cap_bytes - others : 0;
+    if (had_movable(state))
+        return 0;
     return words.holders == 0 || (words.holders == 1 && (credit || owned));
 }
 

@@ -192,10 +192,18 @@ static void tell(struct weir_swap *swap, uint32_t ordinal, uint32_t gpu, int dra
         __atomic_fetch_or(&swap->used_all, 1ull << ordinal, __ATOMIC_RELAXED);
 }
 
+// The number in the control page of a GPU on which there ever was movable memory, or WEIR_NO_INDEX.
+static uint32_t number_of(const struct weir_swap *swap, uint32_t ordinal) {
+    uint64_t used = __atomic_load_n(&swap->gpus_used, __ATOMIC_RELAXED);
+    return used >> ordinal & 1
+               ? __atomic_load_n(&swap->state->gpus[ordinal].index, __ATOMIC_RELAXED)
+               : WEIR_NO_INDEX;
+}
+
 void weir_used_tell(struct weir_state *state, uint32_t gpu, int drained) {
     struct weir_swap *swap = weir_swap_live(state);
     for (uint32_t i = 0; swap && i < WEIR_ORDINALS_MAX; i++)
-        if (swap->gpus_used >> i & 1 && state->gpus[i].index == gpu)
+        if (number_of(swap, i) == gpu)
             tell(swap, i, gpu, drained);
 }
 
@@ -203,8 +211,8 @@ void weir_used_tell(struct weir_state *state, uint32_t gpu, int drained) {
 static int has_rivals(const struct weir_swap *swap) {
     const struct weir_control_page *page = __atomic_load_n(&swap->state->control, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; page && i < WEIR_ORDINALS_MAX; i++) {
-        uint32_t index = swap->state->gpus[i].index;
-        if (swap->gpus_used >> i & 1 && index < WEIR_GPUS_MAX &&
+        uint32_t index = number_of(swap, i);
+        if (index < WEIR_GPUS_MAX &&
             __atomic_load_n(&page->gpus[index].turns, __ATOMIC_RELAXED) != WEIR_TURNS_ALONE)
             return 1;
     }
@@ -220,7 +228,7 @@ uint64_t weir_used_step(struct weir_state *state) {
         return every_ns - (now_ns - swap->used_ns);
     swap->used_ns = now_ns;
     for (uint32_t i = 0; i < WEIR_ORDINALS_MAX; i++)
-        if (swap->gpus_used >> i & 1 && state->gpus[i].index < WEIR_GPUS_MAX)
-            tell(swap, i, state->gpus[i].index, 0);
+        if (number_of(swap, i) < WEIR_GPUS_MAX)
+            tell(swap, i, number_of(swap, i), 0);
     return every_ns;
 }

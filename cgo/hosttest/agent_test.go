@@ -101,6 +101,7 @@ type agent struct {
 	countContexts          bool
 	measures               []abi.Measure
 	welcomeFlags           uint32
+	movable                movables
 	// Changes a message before it leaves, or keeps it by returning false. Called with mu held.
 	meddle func(s *session, message any, fds []int) (any, []int, bool)
 	work   sync.WaitGroup
@@ -204,6 +205,7 @@ func (a *agent) publish() {
 		}
 		atomic.AddUint32(sequence, 1)
 	}
+	a.publishSwap()
 }
 
 func (a *agent) charged(gpu int) (bytes uint64, holders uint32) {

@@ -39,6 +39,9 @@ func (a *agent) handle(conn *net.UnixConn, pid int32, message []byte) error {
 		a.t.Errorf("message of type %d before HELLO", header.Type)
 		return errors.New("no session")
 	}
+	if done, err := a.movableMessage(s, header, message); done {
+		return err
+	}
 	switch header.Type {
 	case abi.MsgRequest:
 		request := decode[abi.Request](message)

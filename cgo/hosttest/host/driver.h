@@ -103,6 +103,9 @@ uint64_t test_pools_submit(uintptr_t stream);
 int test_pools_pending(uintptr_t stream, uint64_t mark);
 int test_pools_busy(CUstream stream);
 
+// Gives a stream work of so many microseconds.
+CUresult test_work_submit(CUstream stream, uint64_t us);
+
 // Whether an address is that of a memory node.
 int test_graphs_owns(uint64_t pointer);
 

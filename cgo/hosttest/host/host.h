@@ -57,6 +57,9 @@ CUresult test_launch(uint64_t us, uint64_t stream);
 // Runs a command about launches of many threads (lanes.c). Whether it is one.
 int test_lanes(char **words);
 
+// Runs a command about managed and movable memory (managed.c). Whether it is one.
+int test_managed(char **words);
+
 // Runs a command about launches (work.c). Whether it is one.
 int test_work(char **words);
 

@@ -299,6 +299,8 @@ static void run_words(char **words) {
         return;
     if (test_work(words))
         return;
+    if (test_managed(words))
+        return;
     if (!strcmp(words[0], "init"))
         say(CALL(weir_cuInit((unsigned)number(words[1]))), 0);
     else if (!strcmp(words[0], "vfork"))

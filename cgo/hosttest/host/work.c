@@ -53,7 +53,7 @@ static void advance(struct stream *stream) {
 }
 
 // As many operations may be ahead of one as a driver's queue holds.
-static CUresult submit(CUstream handle, uint64_t us) {
+CUresult test_work_submit(CUstream handle, uint64_t us) {
     pthread_mutex_lock(&lock);
     struct stream *stream = find(handle);
     advance(stream);
@@ -81,12 +81,12 @@ static CUresult launch(CUfunction function, unsigned gx, unsigned gy, unsigned g
     if (test_graphs_capturing((uintptr_t)stream))
         return CUDA_SUCCESS;
     __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
-    return submit(stream, (uintptr_t)function);
+    return test_work_submit(stream, (uintptr_t)function);
 }
 
 static CUresult set(CUdeviceptr pointer, unsigned char value, size_t bytes, CUstream stream) {
     (void)pointer, (void)value;
-    return submit(stream, bytes >> 14);
+    return test_work_submit(stream, bytes >> 14);
 }
 
 static CUresult create_event(CUevent *event, unsigned flags) {
