@@ -103,7 +103,7 @@ func (c *container) overCap(caps store.Caps) string {
 		if plain > limit || used > limit+g.swapOf(caps) {
 			over = append(over, size(int64(used))+" in use"+where)
 		}
-		here := used - min(used, uint64(c.swapped(gpu)))
+		here := c.onCard(gpu)
 		if g.swapOf(caps) > 0 && here > limit && plain < here {
 			moves = append(moves, size(int64(min(here-limit, here-plain)))+" move to the host"+where)
 		}

@@ -142,7 +142,8 @@ func (c *container) checkSwapChange(after store.Caps, drain bool) (message strin
 		limit, used := limitOf(after, g.uuid), c.used(gpu)
 		if beyond := used - min(used, limit); beyond > will {
 			return "", fmt.Errorf("%w: swap: %s are in use on GPU %s, which is %s more than its cap there; have it free some, raise "+
-				"the cap, or give more swap", control.ErrConflict, size(int64(used)), g.name, size(int64(beyond)))
+				"the cap, or leave it more swap (what lies on the host then, --drain brings back)", control.ErrConflict,
+				size(int64(used)), g.name, size(int64(beyond)))
 		}
 		if swapped := c.swapped(gpu); will == 0 && swapped > 0 {
 			if !drain {
@@ -185,6 +186,15 @@ func halfOfMemory() int64 {
 func (c *container) swapped(gpu int) int64 {
 	v, _ := c.view(gpu)
 	return v.Swapped + v.Going
+}
+
+// onCard is what the container has on the card, as far as is known, in bytes. Called under mu.
+func (c *container) onCard(gpu int) uint64 {
+	v, known := c.view(gpu)
+	if !known {
+		return c.used(gpu)
+	}
+	return c.used(gpu) - c.ledgers[gpu].Movable() + uint64(v.Here+v.Coming+v.Going)
 }
 
 // swapUse describes where the container's movable memory on a GPU is. Called under mu.

@@ -185,6 +185,8 @@ func TestSwapChanges(t *testing.T) {
 	if got := p.Must("swap 0"); got != "12582912 20971520 false" {
 		t.Errorf("the control page says %s", got)
 	}
+	p.Must("again") // by which all of it is on the card
+	p.Must("query 0")
 	result, err := change(4*mib, -1)
 	if err != nil || !strings.Contains(result.Message, "20MiB in use on GPU 0, so new allocations fail until it drops") ||
 		!strings.Contains(result.Message, "16MiB move to the host on GPU 0 while its programs run on") {
@@ -193,8 +195,16 @@ func TestSwapChanges(t *testing.T) {
 	if _, err := p.Do("movable 0 %d 2", 2*mib); err == nil {
 		t.Error("more is granted above cap and swap")
 	}
-	if _, err := change(20*mib, 0); err != nil {
-		t.Errorf("off where all has room under the cap: %v", err)
+	// The process answers no move, so what was to go is under way for ever.
+	_, err = change(20*mib, 0)
+	if !errors.Is(err, control.ErrConflict) || !strings.Contains(err.Error(), "lie on the host, of GPU 0; --drain brings them back") {
+		t.Errorf("off while memory is on the host: %v", err)
+	}
+	limit, none := int64(20*mib), int64(0)
+	drain := control.CapsChange{Set: control.Caps{MemoryBytes: &limit, SwapBytes: &none}, Drain: true}
+	result, err = b.ChangeCaps(t.Context(), "box", drain)
+	if err != nil || !strings.Contains(result.SwapMessage, "come back from the host to GPU 0 first") {
+		t.Errorf("drained: %+v, %v", result, err)
 	}
 	if got := p.Must("swap 0"); got != "0 20971520 false" {
 		t.Errorf("the control page says %s", got)

@@ -22,11 +22,11 @@ type movable struct {
 	bytes uint64
 }
 
-// RequestMovable is a REQUEST for movable memory; again: it is declared anew.
+// RequestMovable is a REQUEST for movable memory; again: it is declared anew, all of it on the card.
 func RequestMovable(seq, gpu uint32, n, id uint64, again bool) []byte {
 	m := &abi.Request{Gpu: gpu, Kind: abi.KindMovable, Bytes: n, Id: id}
 	if again {
-		m.Flags = abi.RequestAgain
+		m.Flags, m.Here_bytes = abi.RequestAgain, n
 	}
 	return Packet(abi.MsgRequest, seq, m)
 }
