@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"weir/cgo/abi"
 )
 
 // Main turns the process into a tenant and never returns, if Start has started it so; otherwise it
@@ -31,6 +33,9 @@ import (
 //	export GPU BYTES KEY     as Tenant.Export; KEY is a number
 //	import KEY, drop KEY, forget KEY
 //	movable GPU BYTES ID, freed GPU ID, lose ID, grow ID BYTES  movable memory, as Tenant.AllocMovable and so on
+//	moves GPU RESULT         answer all moves that have come so (0: do not), as Tenant.AnswerMoves
+//	moved GPU NUMBER         say that this move is done, whether or not it was told of it
+//	use GPU [ID]             as Tenant.Use
 //	swap GPU                 swap and movable memory of the control page, and whether reports show the two together
 //	forge GPU VALUE          write VALUE as the unused credit
 //	want|drained|progress|idle GPU LEASE WAITING  say so of GPU time
@@ -111,6 +116,13 @@ func (p *program) do(command string, args []string) (answer string, err error) {
 	case "forget":
 		p.tenant.Forget(Key(numbers[0]))
 		return "", nil
+	case "moves":
+		in, out, err := p.tenant.AnswerMoves(int(numbers[0]), uint32(numbers[1]))
+		return fmt.Sprint(in, out), err
+	case "moved":
+		return "", p.tenant.SayMoved(int(numbers[0]), numbers[1], abi.MoveDone, 1)
+	case "use":
+		return "", p.tenant.Use(int(numbers[0]), numbers[1:len(args)]...)
 	case "movable", "freed", "lose", "grow":
 		return "", p.tenant.onMovable(command, numbers)
 	case "want", "drained", "progress", "idle":

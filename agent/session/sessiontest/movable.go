@@ -129,3 +129,73 @@ func (t *Tenant) onMovable(command string, numbers [3]uint64) error {
 	}
 	return nil
 }
+
+// keepMoves notes what a MOVE asks for; other messages are none of it.
+func (t *Tenant) keepMoves(packet []byte) error {
+	if Type(packet) != abi.MsgMove {
+		return nil
+	}
+	var m abi.Move
+	if err := Decode(packet, &m); err != nil {
+		return err
+	}
+	if t.moves == nil {
+		t.moves, t.cancelled = make(map[uint64]abi.MoveEntry), make(map[uint64]bool)
+	}
+	for i, e := range m.Entries {
+		_, known := t.moves[e.Move]
+		switch {
+		case uint32(i) >= m.Count && e != abi.MoveEntry{}:
+			return fmt.Errorf("entry %d of %d is in use: %+v", i, m.Count, e)
+		case uint32(i) >= m.Count:
+		case e.Flags == abi.MoveCancel:
+			t.cancelled[e.Move] = true
+		case known || t.movables[e.Id].gpu != int(m.Gpu) || e.Offset+e.Bytes > t.movables[e.Id].bytes:
+			return fmt.Errorf("a move that makes no sense: %+v of %+v", e, t.movables[e.Id])
+		default:
+			t.moves[e.Move] = e
+		}
+	}
+	return nil
+}
+
+// AnswerMoves says that all moves that it was told of on a GPU are done, or with result 0 nothing, and returns how many
+// bytes these are, to the card and from it. No question may be under way.
+func (t *Tenant) AnswerMoves(gpu int, result uint32) (in, out uint64, err error) {
+	if _, _, err := t.Looks(); err != nil {
+		return 0, 0, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for move, e := range t.moves {
+		if e.Flags&abi.MoveOut != 0 {
+			out += e.Bytes
+		} else {
+			in += e.Bytes
+		}
+		if result == 0 {
+			continue
+		}
+		delete(t.moves, move)
+		if err := t.SayMoved(gpu, move, result, uint32(e.Bytes/16)); err != nil {
+			return in, out, err
+		}
+	}
+	return in, out, nil
+}
+
+// SayMoved says what has become of one move.
+func (t *Tenant) SayMoved(gpu int, move uint64, result, ns uint32) error {
+	m := &abi.Moved{Gpu: uint32(gpu), Count: 1}
+	m.Entries[0] = abi.MovedEntry{Move: move, Result: result, Ns: ns}
+	return t.conn.Send(Packet(abi.MsgMoved, 0, m))
+}
+
+// Use says that kernels use movable memory; without any, that it is not known which.
+func (t *Tenant) Use(gpu int, ids ...uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := &abi.Named{Gpu: uint32(gpu), Count: uint32(len(ids))}
+	copy(m.Ids[:], ids)
+	return t.conn.Send(Packet(abi.MsgUsed, 0, m))
+}

@@ -50,6 +50,8 @@ type Tenant struct {
 	held      map[int]uint64
 	shared    map[abi.ShareKey]piece
 	movables  map[uint64]movable
+	moves     map[uint64]abi.MoveEntry // that it was told of, and has not answered
+	cancelled map[uint64]bool
 	pending   []byte // an EXPORT that was not answered before the connection was lost
 	uuids     [][16]byte
 }
@@ -346,7 +348,9 @@ func (t *Tenant) roundTrip(question []byte, kind uint16, answer any) error {
 func (t *Tenant) receive(kind uint16, answer any) error {
 	packet, _, err := t.conn.Receive()
 	for err == nil && (Type(packet) == abi.MsgLook || Type(packet) == abi.MsgMove) {
-		packet, _, err = t.conn.Receive()
+		if err = t.keepMoves(packet); err == nil {
+			packet, _, err = t.conn.Receive()
+		}
 	}
 	if err == nil && Type(packet) == abi.MsgClose {
 		err = AsClosed(packet)

@@ -69,6 +69,12 @@ func (t *Tenant) Looks() (count int, last abi.Turn, err error) {
 		if err != nil {
 			break // there is none
 		}
+		if Type(packet) == abi.MsgMove {
+			if err := t.keepMoves(packet); err != nil {
+				return count, last, err
+			}
+			continue
+		}
 		if Type(packet) != abi.MsgLook {
 			return count, last, fmt.Errorf("message of type %d", Type(packet))
 		}

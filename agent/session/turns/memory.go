@@ -127,10 +127,9 @@ func (c *Container) Resident(now int64, gpu int, resident bool, move int64) {
 func (t *Table) Apart(now int64, gpu int, quantum int64) {
 	t.advance(now)
 	g, config := &t.gpus[gpu], t.config.Config
-	g.waitMax = 0
-	if quantum > 0 {
+	if g.quantum = quantum; quantum > 0 {
 		config = config.Moving(quantum)
-		g.waitMax = min(waitTurns*time.Duration(config.Quantum), time.Hour)
+		g.quantum = config.Quantum
 	}
 	decisions, err := t.node.Configure(t.now, gpu, config)
 	if err != nil {
@@ -140,6 +139,11 @@ func (t *Table) Apart(now int64, gpu int, quantum int64) {
 	for _, c := range t.containers {
 		c.show(gpu, false)
 	}
+}
+
+// waitMax is the longest that a launch waits at the gate of a GPU.
+func (t *Table) waitMax(gpu int) time.Duration {
+	return max(t.config.WaitMax, min(waitTurns*time.Duration(t.gpus[gpu].quantum), time.Hour))
 }
 
 // Expected visits who waits for a lease on a GPU, in the order in which they are expected to have one, and when.

@@ -136,7 +136,7 @@ func (c *Container) isBeside(gpu int) bool {
 // show brings the control page up to date.
 func (c *Container) show(gpu int, always bool) {
 	s, g, t := &c.seats[gpu], &c.table.gpus[gpu], c.table
-	turn := page.Turn{Lease: s.word(), WaitMax: milliseconds(max(t.config.WaitMax, g.waitMax)), Rivals: g.rivals}
+	turn := page.Turn{Lease: s.word(), WaitMax: milliseconds(t.waitMax(gpu)), Rivals: g.rivals}
 	if turn.Beside = c.isBeside(gpu); g.rivals {
 		turn.Window = microseconds(t.config.Window)
 	}

@@ -125,7 +125,7 @@ func (c *Container) tellThrottled() {
 		if v, _ := t.node.ViewOn(c.id, gpu); v.State != "throttled" || t.stalls(gpu) {
 			s.throttledFrom = t.now // it waits for a drain of another, of which that one is told
 		}
-		if t.now-s.throttledFrom > throttledLong {
+		if t.now-s.throttledFrom > throttledLong+2*t.gpus[gpu].quantum {
 			c.tell(gpu, "throttled", 0, "held back for %v: it has had more than its share before, and gets none until the "+
 				"others have had theirs", since(s.throttledFrom, t.now))
 			s.throttledFrom = t.now

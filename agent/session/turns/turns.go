@@ -13,7 +13,6 @@ package turns
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"weir/agent/sched"
 	"weir/agent/session/page"
@@ -62,7 +61,7 @@ type gpu struct {
 	rivals bool
 	beside int // seats whose work may run beside others' leases
 
-	waitMax time.Duration // the longest that a launch waits at the gate, if that is longer than usual
+	quantum int64 // where leases are long since memory moves, how long, in ns; else 0
 }
 
 // Table is where the containers of a node take turns. Its methods are to be called one at a time, with
