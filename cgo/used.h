@@ -16,6 +16,8 @@
 #include "movable.h"
 #include "timed.h"
 
+struct weir_busy_lane;
+
 void weir_used_kernel_slow(struct weir_swap *swap, struct weir_busy_lane *lane, CUfunction function,
                            void **params, void **extra) WEIR_RARE;
 void weir_used_addresses_slow(struct weir_swap *swap, uint64_t a, uint64_t b) WEIR_RARE;

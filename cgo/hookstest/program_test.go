@@ -42,7 +42,7 @@ var compiled = sync.OnceValues(func() (string, error) {
 	output := filepath.Join(buildDir, "program")
 	args := []string{
 		"-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
-		"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-include", "program/timed.h", "-o", output,
+		"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-include", "program/timed.h", "-include", "program/used.h", "-o", output,
 	}
 	for _, file := range hooked {
 		args = append(args, "../"+file)
@@ -56,7 +56,7 @@ var compiled = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, file := range slices.Concat(headers, files, args[len(args)-len(hooked):], []string{"program/program.h", "program/timed.h"}) {
+	for _, file := range slices.Concat(headers, files, args[len(args)-len(hooked):], []string{"program/program.h", "program/timed.h", "program/used.h"}) {
 		if _, err := os.ReadFile(file); err != nil {
 			return "", err
 		}
