@@ -6,6 +6,7 @@
 // pool grows.
 #include "capture.h"
 #include "charge.h"
+#include "convert.h"
 #include "graph.h"
 #include "note.h"
 #include "pool.h"
@@ -154,6 +155,8 @@ static CUresult free_async(cuMemFreeAsync_fn *real, CUdeviceptr pointer, CUstrea
     struct weir_discharge discharge;
     struct weir_state *state = __atomic_load_n(&weir_state_page, __ATOMIC_ACQUIRE);
     CUresult result;
+    if (weir_convert_free_async(pointer, real, stream, &result))
+        return result;
     if (state && !weir_table_may_have(&state->table, pointer)) {
         result = real(pointer, stream);
         weir_loosen(state);

@@ -154,27 +154,51 @@ int weir_convert_slow(CUdeviceptr *pointer, uint64_t bytes, CUresult *result) {
     return 1;
 }
 
-int weir_convert_free_slow(struct weir_swap *swap, CUdeviceptr pointer, CUresult *result) {
-    struct weir_state *state = swap->state;
-    if (weir_lock(&state->lock))
+// Claims what begins at an address, for its end. Its number, or 0.
+static uint32_t free_begin(struct weir_swap *swap, CUdeviceptr pointer) {
+    if (weir_lock(&swap->state->lock))
         return 0;
     uint32_t number = weir_movable_beginning(swap, pointer);
     if (number)
         weir_movable_freeing(swap, number);
-    weir_unlock(&state->lock);
-    if (!number)
-        return 0;
-    weir_mover_leave(swap, number);
-    *result = WEIR_REAL(cuMemFree_v2)(pointer);
-    if (weir_lock(&state->lock))
-        return 1;
-    if (*result == CUDA_SUCCESS)
+    weir_unlock(&swap->state->lock);
+    if (number)
+        weir_mover_leave(swap, number);
+    return number;
+}
+
+static void free_end(struct weir_swap *swap, uint32_t number, CUresult result) {
+    if (weir_lock(&swap->state->lock))
+        return;
+    if (result == CUDA_SUCCESS)
         weir_movable_freed(swap, number);
     else
         weir_movable_kept(swap, number);
-    weir_unlock(&state->lock);
-    weir_movables_tell(state);
+    weir_unlock(&swap->state->lock);
+    weir_movables_tell(swap->state);
     weir_settle_if_loose();
+}
+
+int weir_convert_free_slow(struct weir_swap *swap, CUdeviceptr pointer, CUresult *result) {
+    uint32_t number = free_begin(swap, pointer);
+    if (!number)
+        return 0;
+    *result = WEIR_REAL(cuMemFree_v2)(pointer);
+    free_end(swap, number, *result);
+    return 1;
+}
+
+// A driver that does not free managed memory so waits for the stream first, as for a plain free.
+int weir_convert_free_async_slow(struct weir_swap *swap, CUdeviceptr pointer,
+                                 cuMemFreeAsync_fn *real, CUstream stream, CUresult *result) {
+    uint32_t number = free_begin(swap, pointer);
+    if (!number)
+        return 0;
+    *result = real(pointer, stream);
+    if (*result == CUDA_ERROR_INVALID_VALUE &&
+        WEIR_REAL(cuStreamSynchronize)(stream) == CUDA_SUCCESS)
+        *result = WEIR_REAL(cuMemFree_v2)(pointer);
+    free_end(swap, number, *result);
     return 1;
 }
 

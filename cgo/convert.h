@@ -29,6 +29,15 @@ static inline int weir_convert_free(CUdeviceptr pointer, CUresult *result) {
     return swap && weir_convert_free_slow(swap, pointer, result);
 }
 
+// The same in the order of a stream, by one of the driver's functions.
+int weir_convert_free_async_slow(struct weir_swap *swap, CUdeviceptr pointer,
+                                 cuMemFreeAsync_fn *real, CUstream stream, CUresult *result);
+static inline int weir_convert_free_async(CUdeviceptr pointer, cuMemFreeAsync_fn *real,
+                                          CUstream stream, CUresult *result) {
+    struct weir_swap *swap = weir_swap_known();
+    return swap && weir_convert_free_async_slow(swap, pointer, real, stream, result);
+}
+
 // What plain memory can and managed memory cannot was tried: the agent is told, once a process, if
 // the driver has refused it and an address is of movable memory.
 void weir_exported_slow(struct weir_swap *swap, CUdeviceptr pointer, enum weir_exported what);

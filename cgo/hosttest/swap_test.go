@@ -34,6 +34,7 @@ func TestMovable(t *testing.T) {
 			}
 			h.want("err 1", "prefetch %d", large)
 			h.want("ok 0", "free %d", large)
+			h.want("ok 0", "freeasync %d", h.ok("alloc %d", 4*mib)[0])
 			h.want("ok 0", "free %d", small)
 			h.want("ok 0", "free %d", pitched)
 			a.settle("all is freed", a.live(0))

@@ -27,6 +27,7 @@ static uint64_t in_bytes, out_bytes, prefetches;
 static int no_faults, no_peers;
 static uint64_t next_stream = 5000;
 static cuMemFree_v2_fn *free_plain;
+static cuMemFreeAsync_fn *free_plain_async;
 
 static CUresult take(CUdeviceptr *pointer, size_t bytes, unsigned flags) {
     CUcontext context;
@@ -70,6 +71,19 @@ static CUresult give(CUdeviceptr pointer) {
     if (!code)
         munmap((void *)(uintptr_t)was.pointer, was.bytes);
     return code;
+}
+
+// Managed memory is not freed in the order of a stream.
+static CUresult give_async(CUdeviceptr pointer, CUstream stream) {
+    pthread_mutex_lock(&lock);
+    int managed = find(pointer) != NULL;
+    pthread_mutex_unlock(&lock);
+    return managed ? CUDA_ERROR_INVALID_VALUE : free_plain_async(pointer, stream);
+}
+
+static CUresult synchronize(CUstream stream) {
+    (void)stream;
+    return CUDA_SUCCESS;
 }
 
 // A stream that is none of this driver's, or memory that is not there, would be a fault of the
@@ -173,7 +187,10 @@ static CUresult parameter(CUfunction function, size_t index, size_t *offset, siz
 
 static void install(void) {
     free_plain = WEIR_REAL(cuMemFree_v2);
+    free_plain_async = WEIR_REAL(cuMemFreeAsync);
     INSTALL(cuMemAllocManaged, take);
+    INSTALL(cuMemFreeAsync, give_async);
+    INSTALL(cuStreamSynchronize, synchronize);
     INSTALL(cuMemFree_v2, give);
     INSTALL(cuMemPrefetchAsync, prefetch);
     INSTALL(cuStreamCreateWithPriority, new_stream);

@@ -10,6 +10,7 @@
 
 #include "../../client.h"
 #include "../../helper.h"
+#include "../../moving.h"
 #include "../../share.h"
 #include "driver.h"
 #include "host.h"
@@ -54,8 +55,36 @@ static uint32_t piece_of(struct weir_state *state, uint8_t number, enum weir_pie
     return piece;
 }
 
+// One that is live, and one that a thread has asked for and left.
+static void put_movables(struct weir_state *state, struct weir_swap *swap) {
+    if (swap) {
+        void *memory = swap->movables.memory;
+        struct weir_mover *mover = swap->mover;
+        memset(memory, 0,
+               4096 * sizeof(uint32_t) + swap->movables.used * sizeof(struct weir_movable));
+        if (mover)
+            memset(mover, 0, sizeof(*mover));
+        memset(swap, 0, offsetof(struct weir_swap, places));
+        swap->state = state;
+        swap->mover = mover;
+        swap->movables.memory = memory;
+    }
+    state->swap = swap;
+    swap = weir_swap_make(state);
+    uint32_t live = weir_movable_new(swap, 0, 1, PIECE_BYTES);
+    weir_movable_granted(swap, live);
+    weir_movable_made(swap, live, (uint64_t)1 << 40);
+    uint32_t asked = weir_movable_new(swap, 1, 1, PIECE_BYTES);
+    wait_for(state, WEIR_MSG_REQUEST, 0);
+    struct weir_ask *ask = &state->asks[state->asks_used - 1];
+    ask->detail = WEIR_KIND_MOVABLE;
+    ask->piece = asked;
+    ask->left = 1;
+}
+
 static struct weir_state *make_state(void) {
     static struct weir_state *state;
+    struct weir_swap *swap = state ? state->swap : NULL;
     struct weir_slab pieces = state ? state->pieces : (struct weir_slab){0};
     if (!state)
         state =
@@ -92,6 +121,7 @@ static struct weir_state *make_state(void) {
     state->asks[6].state = state->asks[7].state = WEIR_ASK_FREE;
     weir_piece_release(state, left);
     weir_piece_release(state, left);
+    put_movables(state, swap);
     return state;
 }
 
@@ -103,7 +133,8 @@ static int sane(const struct weir_state *state) {
     return state->gpus[0].owned_bytes <= OWNED_BYTES + 4096 &&
            state->gpus[1].owned_bytes <= OWNED_BYTES + 4096 &&
            state->gpus[0].owned_bytes >= OWNED_BYTES - 4 * PIECE_BYTES &&
-           in_pieces <= 8 * ((uint64_t)1 << 50) && state->pieces.live <= 5;
+           in_pieces <= 8 * ((uint64_t)1 << 50) && state->pieces.live <= 5 &&
+           state->swap->places_used == 1 && state->swap->movables.live <= 2;
 }
 
 int test_messages(const uint8_t *data, size_t bytes) {
@@ -141,6 +172,7 @@ static size_t make_message(uint8_t *to, uint64_t *seed) {
         {WEIR_MSG_ANSWER, sizeof(struct weir_answer)},
         {WEIR_MSG_MEASURED, sizeof(struct weir_measured)},
         {WEIR_MSG_SHARED, sizeof(struct weir_shared)},
+        {WEIR_MSG_MOVE, sizeof(struct weir_move)},
         {WEIR_MSG_CLOSE, sizeof(struct weir_close)},
         {WEIR_MSG_WELCOME, sizeof(struct weir_welcome)},
     };
