@@ -79,6 +79,9 @@ func (n *Node) ChangeCaps(ctx context.Context, ref string,
 	c.mu.Unlock()
 	c.event("caps", 0, "%s", strings.Join(nonEmpty(n.difference(before, after), result.Message, result.SwapMessage,
 		n.unswappable(change.Set), n.notEnforced(change.Set)), "; "))
+	if change.Drain && result.SwapMessage == "" { // who waits for it need not know how that stood
+		c.event("swap-drained", 0, "its swap is off, and nothing of it lay on the host")
+	}
 	return result, nil
 }
 

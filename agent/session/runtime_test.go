@@ -332,6 +332,26 @@ func TestNoHook(t *testing.T) {
 	}
 }
 
+// A container's memory reports show what its annotation asks for.
+func TestReportAnnotation(t *testing.T) {
+	groups(t)
+	b := start(t, hooked)
+	for report, want := range map[string]string{"": "cap", "cap": "cap", "virtual": "virtual"} {
+		asked := asking("report"+report, "4MiB")
+		asked.Annotations["weir/swap"] = "8MiB"
+		if report != "" {
+			asked.Annotations["weir/report"] = report
+		}
+		grant := b.granted(asked)
+		if c := b.container(grant.ID); c.Report != want || *c.Caps.SwapBytes != 8*mib {
+			t.Errorf("%q: report %q, %+v", report, c.Report, c.Caps)
+		}
+	}
+	if got := b.number("unenforced"); got != 0 {
+		t.Errorf("of what is enforced there are %d events", got)
+	}
+}
+
 // What a container asked for and nothing does yet is one event that names it, and what holds is none.
 func TestUnenforcedAnnotations(t *testing.T) {
 	groups(t)

@@ -206,10 +206,25 @@ func TestSwapChanges(t *testing.T) {
 	if err != nil || !strings.Contains(result.SwapMessage, "come back from the host to GPU 0 first") {
 		t.Errorf("drained: %+v, %v", result, err)
 	}
+	if b.hasEvent("swap-drained", "nothing of it lay on the host") {
+		t.Error("drained before all is back")
+	}
 	if got := p.Must("swap 0"); got != "0 20971520 false" {
 		t.Errorf("the control page says %s", got)
 	}
 	if _, err := p.Do("alloc 0 1"); err == nil {
 		t.Error("memory that stays where it is does not count under the cap")
 	}
+}
+
+// Who drains swap is told by the same event where nothing lay on the host.
+func TestDrainOfNothing(t *testing.T) {
+	b := start(t, hostOf(1<<40))
+	grant := b.swapping(8*mib, 16*mib)
+	b.tenant(grant).Must("movable 0 %d 1", 8*mib)
+	change := control.CapsChange{Unset: []string{"swap"}, Drain: true}
+	if result, err := b.ChangeCaps(t.Context(), "box", change); err != nil || result.SwapMessage != "" {
+		t.Errorf("%+v, %v", result, err)
+	}
+	b.wantEvent("swap-drained", "nothing of it lay on the host")
 }

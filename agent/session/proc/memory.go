@@ -12,9 +12,12 @@ import (
 	"strings"
 )
 
-// Names of the files that tell it, in version 2 and in version 1: the limit, what is in use, and in memory.stat what of
-// that is files' pages, which the kernel drops where it needs room.
-var memoryFiles = map[string]struct{ limit, used, files string }{
+// memoryNames are the files that tell it: the limit, what is in use, and in memory.stat what of that is files' pages,
+// which the kernel drops where it needs room.
+type memoryNames struct{ limit, used, files string }
+
+// memoryFiles are those of version 2, and of version 1's controller.
+var memoryFiles = map[string]memoryNames{
 	"":       {"memory.max", "memory.current", "file"},
 	"memory": {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"},
 }
@@ -36,19 +39,25 @@ func HostMemoryLeft(pid int) (int64, error) {
 		if err != nil || mounted.at == "" || !within(mounted.root, path) {
 			continue // not to be looked into from here
 		}
-		directory := filepath.Join(mounted.at, strings.TrimPrefix(path, mounted.root))
-		for ; within(mounted.at, directory); directory = filepath.Dir(directory) {
-			limit, limited := readNumber(filepath.Join(directory, files.limit))
-			used, known := readNumber(filepath.Join(directory, files.used))
-			if limited && known {
-				left = min(left, max(0, limit-used+statOf(directory, files.files)))
-			}
-			if directory == mounted.at {
-				break
-			}
-		}
+		left = min(left, files.left(mounted.at, filepath.Join(mounted.at, strings.TrimPrefix(path, mounted.root))))
 	}
 	return left, nil
+}
+
+// left is what a control group's directory, and those above it up to where their file system is mounted, leave.
+func (f memoryNames) left(at, directory string) int64 {
+	left := int64(math.MaxInt64)
+	for ; within(at, directory); directory = filepath.Dir(directory) {
+		limit, limited := readNumber(filepath.Join(directory, f.limit))
+		used, known := readNumber(filepath.Join(directory, f.used))
+		if limited && known {
+			left = min(left, max(0, limit-used+statOf(directory, f.files)))
+		}
+		if directory == at {
+			break
+		}
+	}
+	return left
 }
 
 // readNumber reads a file of one number; false where there is none, or another word.
