@@ -47,8 +47,8 @@ type Config struct {
 	// Alpha: an idle flow's memory is kept for Alpha times the mean time between its returns, KeepMax at most.
 	Alpha   float64
 	KeepMax int64
-	// Linger: a flow that was active until so long ago counts for what fits together, so that programs with gaps do
-	// not open and close the gates of all.
+	// Linger: a flow that was active, or has allocated, until so long ago counts for what fits together, so that programs
+	// with gaps do not open and close the gates of all, and gates are closed before what does not fit is used.
 	Linger int64
 	// Round: a lease that lasts for longer counts as several, so that what it used long ago is not recent.
 	Round int64

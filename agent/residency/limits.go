@@ -89,6 +89,7 @@ func (n *Node) Allocate(now int64, id FlowID, gpu int, number AllocID, session S
 		return nil, refusal(HostLimit, bytes, n.reserved, n.host)
 	}
 	n.add(f, number, session, bytes)
+	f.lingers = max(f.lingers, f.on.now+f.on.config.Linger) // it is about to use that
 	return f.on.finish(), nil
 }
 

@@ -498,9 +498,12 @@ func TestSmallChangesAreNotSaid(t *testing.T) {
 	s.add(2, 100, 100)
 	s.allocate(1, 1, 60)
 	s.allocate(2, 2, 61)
+	if s.count(Apart) != 1 { // who has allocated is about to use it
+		t.Fatalf("%v", s.said)
+	}
 	s.set(1, Waiting)
 	s.set(2, Waiting)
-	if s.count(Apart) != 1 {
+	if s.said[len(s.said)-1].Kind != Apart {
 		t.Fatalf("%v", s.said)
 	}
 	for _, step := range []struct {
@@ -528,7 +531,10 @@ func TestApartAndTogether(t *testing.T) {
 	for id := FlowID(1); id <= 3; id++ {
 		s.add(id, 100, 100)
 		s.allocate(id, AllocID(id), 60)
+		s.now += sec // after which it counts no more, unless it uses that
 	}
+	s.take(s.node.Tick(s.now))
+	s.clear()
 	s.set(1, Waiting)
 	if s.count(Apart) != 0 {
 		t.Fatal("apart, with one flow that is active")
@@ -543,7 +549,9 @@ func TestApartAndTogether(t *testing.T) {
 	for id := FlowID(1); id <= 3; id++ {
 		s.take(s.node.Free(s.now, AllocID(id)))
 		s.allocate(id, AllocID(10+id), 40)
+		s.now += sec
 	}
+	s.take(s.node.Tick(s.now))
 	s.set(3, Waiting)
 	if last := s.said[len(s.said)-1]; last.Kind != Apart || last.Quantum != 2*sec {
 		t.Errorf("%+v", last)

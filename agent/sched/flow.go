@@ -265,6 +265,11 @@ func (q *queue) reconfigure(config Config) {
 	for _, c := range q.gangs {
 		q.board.reserved = append(q.board.reserved, c.flows[0])
 	}
+	for _, l := range q.leases {
+		if l.state == leaseGranted && l.flow.leasedAt <= q.now {
+			l.due = min(l.due, q.now+config.Quantum) // a quantum that is shorter holds for who has one, too
+		}
+	}
 	if config.AlwaysGate {
 		if !q.mode.gated {
 			q.closeGates()

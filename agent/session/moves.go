@@ -16,16 +16,20 @@ import (
 	"weir/cgo/abi"
 )
 
-// linkMost is what the link to a GPU is taken to carry each way until moves have been seen, in bytes a second: the size
-// of the card, and no more than PCIe 4 with 16 lanes does.
-const linkMost = 24_000_000_000
+// Until moves have been seen, the link to a GPU is taken to carry so much each way, in bytes a second: linkCards times the
+// card, and no more than PCIe 4 with 16 lanes does. Too much costs a few turns that are too short, too little ones that are
+// too long, after which only more is known.
+const (
+	linkMost  = 24_000_000_000
+	linkCards = 4
+)
 
 // newSwaps makes the table of a node's swap. How much host memory it may take is kept elsewhere.
 func (n *Node) newSwaps(leases *turns.Table) (*swaps.Table, error) {
 	config := swaps.Config{Host: residency.Unlimited, Tell: n.tellMoves}
 	for _, g := range n.gpus {
 		card := min(max(g.known.MemoryBytes, abi.MovableUnit), residency.SizeMax)
-		link := min(card, linkMost)
+		link := min(linkCards*card, linkMost)
 		config.GPUs = append(config.GPUs, residency.Default(card, link, link))
 	}
 	return swaps.New(config, leases)

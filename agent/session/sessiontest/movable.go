@@ -140,18 +140,19 @@ func (t *Tenant) keepMoves(packet []byte) error {
 		return err
 	}
 	if t.moves == nil {
-		t.moves, t.cancelled = make(map[uint64]abi.MoveEntry), make(map[uint64]bool)
+		t.moves = make(map[uint64]abi.MoveEntry)
 	}
 	for i, e := range m.Entries {
 		_, known := t.moves[e.Move]
+		p, has := t.movables[e.Id]
 		switch {
 		case uint32(i) >= m.Count && e != abi.MoveEntry{}:
 			return fmt.Errorf("entry %d of %d is in use: %+v", i, m.Count, e)
 		case uint32(i) >= m.Count:
 		case e.Flags == abi.MoveCancel:
-			t.cancelled[e.Move] = true
-		case known || t.movables[e.Id].gpu != int(m.Gpu) || e.Offset+e.Bytes > t.movables[e.Id].bytes:
-			return fmt.Errorf("a move that makes no sense: %+v of %+v", e, t.movables[e.Id])
+			// it is answered all the same
+		case known || has && (p.gpu != int(m.Gpu) || e.Offset+e.Bytes > p.bytes): // else it was freed meanwhile
+			return fmt.Errorf("a move that makes no sense: %+v of %+v", e, p)
 		default:
 			t.moves[e.Move] = e
 		}

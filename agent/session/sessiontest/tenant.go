@@ -51,8 +51,7 @@ type Tenant struct {
 	shared    map[abi.ShareKey]piece
 	movables  map[uint64]movable
 	moves     map[uint64]abi.MoveEntry // that it was told of, and has not answered
-	cancelled map[uint64]bool
-	pending   []byte // an EXPORT that was not answered before the connection was lost
+	pending   []byte                   // an EXPORT that was not answered before the connection was lost
 	uuids     [][16]byte
 }
 
@@ -397,7 +396,7 @@ func (t *Tenant) hello() error {
 		conn.Close()
 		return err
 	}
-	t.conn = conn
+	t.conn, t.moves = conn, nil
 	if again == 0 {
 		return nil
 	}

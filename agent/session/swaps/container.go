@@ -90,7 +90,11 @@ func (c *Container) SetCap(now int64, gpu int, limit int64) {
 func (c *Container) SetSwap(now int64, gpu int, swap int64, drain bool) error {
 	t := c.table
 	t.advance(now)
+	before := c.View(gpu).Swap
 	decisions, err := t.node.SetSwap(t.now, c.id, gpu, swap, drain)
+	if err == nil && swap == 0 && before > 0 && !c.View(gpu).Draining {
+		c.tell(EventDrained, gpu, 0) // nothing was swapped
+	}
 	t.carry(decisions)
 	t.settle()
 	return err

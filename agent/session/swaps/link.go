@@ -40,15 +40,17 @@ func (t *Table) sample(f *flight, took int64) {
 		return
 	}
 	links := &t.gpus[f.gpu].links
-	l := &links[0]
+	l, other := &links[0], &links[1]
 	if f.out {
-		l = &links[1]
+		l, other = other, l
 	}
 	l.take(f.bytes, took)
 	rate, changed := l.changed()
 	if !changed {
 		return
 	}
-	l.told = rate
+	if l.told = rate; other.moves < linkSure {
+		other.told = rate // as far as is known, it carries as much
+	}
 	t.carry(t.node.Link(t.now, f.gpu, links[0].told, links[1].told))
 }
