@@ -25,6 +25,12 @@ const (
 // what it needs fetched page by page, beside the holder, and has that of the holder go.
 const waitTurns = 8
 
+// What may be in flight where leases are long: so much of a quantum, at most so long.
+const (
+	windowTurns = 16
+	windowMost  = 100 * time.Millisecond
+)
+
 // SetMovable has the container's leases begin with its memory.
 func (c *Container) SetMovable(now int64) {
 	c.table.advance(now)
@@ -144,6 +150,16 @@ func (t *Table) Apart(now int64, gpu int, quantum int64) {
 // waitMax is the longest that a launch waits at the gate of a GPU.
 func (t *Table) waitMax(gpu int) time.Duration {
 	return max(t.config.WaitMax, min(waitTurns*time.Duration(t.gpus[gpu].quantum), time.Hour))
+}
+
+// window is what a process may have in flight on a GPU with rivals: where a lease is long, so may its drain be, and work is
+// not to run out between two looks at what is done.
+func (t *Table) window(gpu int) time.Duration {
+	w := t.config.Window
+	if w == 0 {
+		return 0 // no bound
+	}
+	return max(w, min(time.Duration(t.gpus[gpu].quantum)/windowTurns, windowMost))
 }
 
 // Expected visits who waits for a lease on a GPU, in the order in which they are expected to have one, and when.

@@ -89,6 +89,9 @@ func TestGateOpensWhenMemoryIsInPlace(t *testing.T) {
 	if want := milliseconds(4 * time.Second); a.in.words[0].WaitMax < want {
 		t.Errorf("threads wait for %d ms at the gate", a.in.words[0].WaitMax)
 	}
+	if us := a.in.words[0].Window; us != 500_000/windowTurns {
+		t.Errorf("%d us may be in flight", us)
+	}
 	w.table.Apart(w.now, 0, 0)
 	w.runMoving(m, 5*sec)
 	if word := a.in.words[0]; word.WaitMax != milliseconds(w.table.config.WaitMax) {

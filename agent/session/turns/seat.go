@@ -138,7 +138,7 @@ func (c *Container) show(gpu int, always bool) {
 	s, g, t := &c.seats[gpu], &c.table.gpus[gpu], c.table
 	turn := page.Turn{Lease: s.word(), WaitMax: milliseconds(t.waitMax(gpu)), Rivals: g.rivals}
 	if turn.Beside = c.isBeside(gpu); g.rivals {
-		turn.Window = microseconds(t.config.Window)
+		turn.Window = microseconds(t.window(gpu))
 	}
 	if turn != s.turn || always {
 		s.turn = turn
