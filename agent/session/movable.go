@@ -89,7 +89,9 @@ func (c *container) decideMovable(w *waiter) *abi.Verdict {
 	case outcome.Granted && w.s.usage == nil: // the recall found its page to be forged
 		l.FreeMovable(w.s.holder(), w.request.Bytes)
 	case outcome.Granted:
-		verdict.Verdict = c.takeMovable(w)
+		if verdict.Verdict = c.takeMovable(w); verdict.Verdict == 0 {
+			return nil
+		}
 	case c.mayWait(w, outcome.Missing):
 		return nil
 	case !c.connected(w.s) || w.s.handle.Ended():
@@ -106,7 +108,7 @@ func (c *container) decideMovable(w *waiter) *abi.Verdict {
 }
 
 // takeMovable has the host's account, the record and the books of what lies where follow a grant of the ledger's, or
-// undoes it. Called under mu.
+// undoes it. The verdict is 0 where the request is to wait for host memory. Called under mu.
 func (c *container) takeMovable(w *waiter) uint32 {
 	gpu, s, bytes := int(w.request.Gpu), w.s, w.request.Bytes
 	l := c.ledgers[gpu]
@@ -119,6 +121,10 @@ func (c *container) takeMovable(w *waiter) uint32 {
 		return undo(abi.HostFull, why)
 	}
 	if missing, reserved := c.node.host.reserve(bytes); missing > 0 {
+		if c.mayWait(w, missing) {
+			l.FreeMovable(s.holder(), bytes)
+			return 0
+		}
 		limit := c.node.host.Limit()
 		return undo(abi.HostFull, fmt.Sprintf("containers' swap has %s of the %s of host memory that it may take; raise "+
 			"swap_host_limit in the agent's configuration, or have others free some", size(int64(reserved)), size(int64(limit))))
@@ -174,15 +180,20 @@ func (c *container) freed(s *session, m *wire.Freed) error {
 // setMovable changes what a session is charged of movable memory, in all accounts. Called under mu.
 func (c *container) setMovable(s *session, gpu int, bytes uint64) {
 	l := c.ledgers[gpu]
-	had := l.MovableOf(s.holder())
-	if had == bytes {
+	c.node.host.change(l.MovableOf(s.holder()), bytes)
+	c.chargeMovable(s, gpu, bytes)
+}
+
+// chargeMovable is setMovable but for the host's account. Called under mu.
+func (c *container) chargeMovable(s *session, gpu int, bytes uint64) {
+	l := c.ledgers[gpu]
+	if l.MovableOf(s.holder()) == bytes {
 		return
 	}
 	if err := s.record.SetMovable(gpu, bytes); err != nil {
 		c.node.log.Error("a charge of movable memory cannot be recorded", "container", c.spec.Name, "error", err)
 	}
 	l.DeclareMovable(s.holder(), bytes)
-	c.node.host.change(had, bytes)
 }
 
 // dropMovable releases what a holder is charged of movable memory, when that is free. Called under mu.
@@ -229,7 +240,10 @@ func (c *container) declareMovable(s *session, m *abi.Request) error {
 		if !s.movables.believed || sum > l.Cap()+l.Swap() {
 			return fmt.Errorf("%d bytes of movable memory are declared, and %d were granted", sum, had)
 		}
-		c.setMovable(s, gpu, sum)
+		if missing, _ := c.node.host.reserve(sum - had); missing > 0 {
+			return fmt.Errorf("%d bytes of movable memory are declared, where the host has no room for %d", sum, missing)
+		}
+		c.chargeMovable(s, gpu, sum)
 	}
 	s.movables.redeclared[gpu] = sum
 	s.movables.add(m.Id, piece{gpu, m.Bytes})

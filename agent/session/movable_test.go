@@ -177,10 +177,15 @@ func TestMovableExec(t *testing.T) {
 	p.Must("movable 0 %d 1", 24*mib)
 }
 
-// TestMovableWaits: what a dying process has is waited for, like any memory.
+// TestMovableWaits: what a dying process has is waited for, like any memory, also where it is the host that is full.
 func TestMovableWaits(t *testing.T) {
-	b := start(t, hostOf(1<<40))
-	grant := b.swapping(8*mib, 16*mib)
+	t.Run("cap and swap", func(t *testing.T) { movableWaits(t, 16*mib) })
+	t.Run("host", func(t *testing.T) { movableWaits(t, 30*mib) })
+}
+
+func movableWaits(t *testing.T, swap int64) {
+	b := start(t, hostOf(30*mib))
+	grant := b.swapping(8*mib, swap)
 	p, q := b.tenant(grant), b.tenant(grant)
 	p.Must("movable 0 %d 1", 24*mib)
 	b.devices.list(p.PID(), true)
@@ -231,6 +236,39 @@ func TestMovableBreaches(t *testing.T) {
 				want = 0
 			}
 			b.wantMovable("after it", grant.ID, want, want)
+		})
+	}
+}
+
+// TestMovableOfNoSession: who says that it had a session which nobody knows of is believed within the container's limits
+// and the host's.
+func TestMovableOfNoSession(t *testing.T) {
+	for name, test := range map[string]struct {
+		bytes uint64
+		want  int64
+	}{
+		"within all":          {8 * mib, 8 * mib},
+		"beyond cap and swap": {26 * mib, 0},
+		"beyond the host":     {22 * mib, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, hostOf(20*mib))
+			grant := b.swapping(8*mib, 16*mib)
+			conn, err := sessiontest.Dial(grant.Socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conn.Send(sessiontest.HelloAgain(7, "liar"))
+			conn.Receive()
+			conn.Send(sessiontest.RequestMovable(1, 0, test.bytes, 1, true))
+			conn.Send(sessiontest.Packet(abi.MsgQuery, 2, &abi.Query{}))
+			packet, _, err := conn.Receive()
+			closed := err == nil && sessiontest.Type(packet) == abi.MsgClose
+			if err != nil || closed != (test.want == 0) {
+				t.Errorf("packet of type %d, %v", sessiontest.Type(packet), err)
+			}
+			b.wantMovable("after it", grant.ID, test.want, test.want)
 		})
 	}
 }
