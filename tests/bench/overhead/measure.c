@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BATCHES = 15, BATCH_NS = 300000 };
+enum { BATCHES = 15, BATCH_NS = 300000, LEARN_US = 500000 };
 
 void call_failed(const char *name, int code) {
     printf("failed %s %d\n", name, code);
@@ -35,6 +35,10 @@ long calls_in(uint64_t ns, void (*calls)(long count)) {
     uint64_t took = now_ns() - start;
     long count = (long)(16 * ns / (took + 1));
     return count < 4 ? 4 : count;
+}
+
+void let_learn(void) {
+    usleep(LEARN_US);
 }
 
 double cost(void (*calls)(long count)) {

@@ -35,6 +35,7 @@ static const uint64_t MS = 1000000;
 static const uint64_t CHILD_MS_MAX = 20000;
 
 enum measure {
+    LAUNCH_NEW,
     LAUNCH,
     LAUNCH_DLSYM,
     LAUNCH_PROCADDRESS,
@@ -81,6 +82,7 @@ static const struct {
     const char *title, *key, *unit;
     double promised;
 } measures[MEASURES] = {
+    [LAUNCH_NEW] = {"launch, while its kernel is new", "launch_new", "ns", 0},
     [LAUNCH] = {"launch, 1 thread", "launch", "ns", 10},
     [LAUNCH_DLSYM] = {"launch, pointer from dlsym", "launch_dlsym", "ns", 10},
     [LAUNCH_PROCADDRESS] = {"launch, from cuGetProcAddress", "launch_procaddress", "ns", 10},

@@ -66,6 +66,12 @@ void measure_variants(void *kernel) {
     for (size_t i = 0; i < sizeof(variants) / sizeof(*variants); i++) {
         called = dlsym(RTLD_DEFAULT, variants[i].export);
         if (called)
+            variants[i].calls(16);
+    }
+    let_learn();
+    for (size_t i = 0; i < sizeof(variants) / sizeof(*variants); i++) {
+        called = dlsym(RTLD_DEFAULT, variants[i].export);
+        if (called)
             report(variants[i].export, cost(variants[i].calls));
     }
 }
