@@ -78,6 +78,15 @@ func (n *Node) Moves(id FlowID, gpu int) (resident bool, cost int64) {
 	return lack == 0, f.on.takes(lack)
 }
 
+// Lacks is what is still to come for the flow's present or next lease, in bytes, what is under way included.
+func (n *Node) Lacks(id FlowID, gpu int) int64 {
+	f := n.gpus[gpu].flow(id)
+	if f == nil {
+		return 0
+	}
+	return f.lackOfSet() + f.sum.coming
+}
+
 // Step is what one allocation is to bring, or to give.
 type Step struct {
 	Flow  FlowID

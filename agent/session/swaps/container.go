@@ -32,7 +32,7 @@ type flow struct {
 	ready    bool             // since it may run: its memory is in place
 	entering uint64           // the lease whose gate waits for its memory
 	openBy   int64            // and until when
-	lacked   int64            // how long what lacked was to take when that was decided
+	lacked   int64            // what lacked when that was decided, in bytes
 	told     map[string]int64 // when an event of a kind was last told
 }
 

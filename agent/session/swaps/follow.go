@@ -139,8 +139,8 @@ func (c *Container) enter(gpu int) {
 // wait sets until when the gate waits: for twice the time that what lacks should take.
 func (c *Container) wait(gpu int) {
 	t, f := c.table, &c.flows[gpu]
-	_, f.lacked = t.node.Moves(c.id, gpu)
-	f.openBy = t.now + 2*f.lacked + entrySlack
+	_, takes := t.node.Moves(c.id, gpu)
+	f.lacked, f.openBy = t.node.Lacks(c.id, gpu), t.now+2*takes+entrySlack
 	c.seat.Hold(t.now, f.entering, f.openBy)
 }
 
@@ -160,12 +160,11 @@ func (c *Container) dueEntries() {
 		if f.entering == 0 || t.now < f.openBy {
 			continue
 		}
-		if _, lacks := t.node.Moves(c.id, gpu); lacks < f.lacked {
+		if t.node.Lacks(c.id, gpu) < f.lacked {
 			c.wait(gpu)
 			continue
 		}
-		v := c.View(gpu)
-		c.tell(EventSlow, gpu, max(0, v.Recent-v.Here))
+		c.tell(EventSlow, gpu, f.lacked)
 		c.open(gpu)
 	}
 }

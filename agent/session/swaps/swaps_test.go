@@ -111,12 +111,31 @@ func entering(t *testing.T) (w *world, a, b *lib) {
 func TestGateOpensAfterTwiceTheTime(t *testing.T) {
 	w, _, b := entering(t)
 	f := &b.in.swap.flows[0]
-	if f.openBy-w.now > 2*f.lacked+entrySlack || b.in.words[0].Open() {
+	if f.openBy-w.now > 2*f.lacked*sec/modelLink+entrySlack || b.in.words[0].Open() {
 		t.Fatalf("it waits for %d ms", (f.openBy-w.now)/ms)
 	}
 	w.run(f.openBy - w.now + ms)
 	if !b.in.words[0].Open() || !slices.Contains(w.events, EventSlow) {
 		t.Errorf("the gate is %v, events %v", b.in.words[0].Open(), w.events)
+	}
+}
+
+// TestGateWaitsWhileMemoryComes: however slow the link turns out to be, the gate waits while anything comes.
+func TestGateWaitsWhileMemoryComes(t *testing.T) {
+	w, _, b := entering(t)
+	for rounds := 0; b.in.Entering(0) != 0; rounds++ {
+		for _, box := range w.boxes {
+			for _, e := range box.libs[0].told {
+				box.libs[0].done(e, residency.Done, 50*ms) // 25 times what the link was taken to need
+				break
+			}
+		}
+		if w.run(50 * ms); rounds > 1000 {
+			t.Fatal("it waits for ever")
+		}
+	}
+	if v := b.in.swap.View(0); v.Swapped+v.Coming > 0 || slices.Contains(w.events, EventSlow) {
+		t.Errorf("it has begun with %+v, events %v", v, w.events)
 	}
 }
 
