@@ -49,11 +49,11 @@ func newFuzzBenchWith(f testing.TB, change func(*Options)) *fuzzBench {
 		cancel()
 		n.Serve(ctx)
 	})
-	limit := int64(64 * mib)
+	limit, swap := int64(64*mib), int64(64*mib)
 	var containers []*container
 	for range 2 {
 		grant, err := n.StartRun(f.Context(), os.Getpid(), uint32(os.Geteuid()), control.RunRequest{
-			Caps: control.Caps{MemoryBytes: &limit},
+			Caps: control.Caps{MemoryBytes: &limit, SwapBytes: &swap},
 		})
 		if err != nil {
 			f.Fatal(err)
@@ -65,6 +65,7 @@ func newFuzzBenchWith(f testing.TB, change func(*Options)) *fuzzBench {
 	for _, p := range [][]byte{
 		sessiontest.Hello("witness"), sessiontest.Request(1, 0, 48*mib),
 		sessiontest.Share(abi.MsgExport, 2, 0, 16*mib, sessiontest.Key(1), 0),
+		sessiontest.RequestMovable(3, 0, 32*mib, 1, false),
 	} {
 		if end := b.witness.packet(p); end != nil {
 			f.Fatal(end.text)
@@ -121,6 +122,9 @@ func FuzzSession(f *testing.F) {
 	turn := func(kind uint16, lease uint32) []byte {
 		return sessiontest.Packet(kind, 0, &abi.Turn{Gpu: lease & 3, Lease: lease})
 	}
+	movable := sessiontest.RequestMovable(7, 0, 2*mib, 1, false)
+	used := sessiontest.Packet(abi.MsgUsed, 0, &abi.Named{Count: 1, Ids: [abi.NamedMax]uint64{1}})
+	moved := sessiontest.Packet(abi.MsgMoved, 0, &abi.Moved{Count: 1, Entries: [abi.MovedMax]abi.MovedEntry{{Move: 1, Result: 1}}})
 	strange := append([]byte(nil), hello...)
 	binary.LittleEndian.PutUint32(strange[12:], 0x00630063) // of versions that nobody speaks
 	all := sessiontest.Share(abi.MsgDrop, 9, 0, 0, abi.ShareKey{}, abi.ShareAgain)
@@ -139,6 +143,10 @@ func FuzzSession(f *testing.F) {
 		pack(hello, turn(abi.MsgWant, 0), turn(abi.MsgDrained, 1), turn(abi.MsgIdle, 1), turn(abi.MsgProgress, 2)),
 		pack(hello, turn(abi.MsgIdle, 0), turn(abi.MsgWant, 1<<30), turn(abi.MsgWant, 0), turn(abi.MsgLook, 0)),
 		pack(turn(abi.MsgWant, 0)),
+		pack(hello, movable, used, moved, sessiontest.Freed(0, 1), used, sessiontest.Freed(0, 1)),
+		pack(hello, movable, movable), pack(hello, sessiontest.RequestMovable(7, 1, 1<<40, 2, false), sessiontest.Freed(1, 2)),
+		pack(sessiontest.HelloAgain(7, "again"), sessiontest.RequestMovable(1, 0, 4*mib, 3, true), all, sessiontest.Freed(0, 3)),
+		pack(sessiontest.HelloAgain(7, "again"), sessiontest.RequestMovable(1, 0, 1<<40, 3, true), all),
 		pack(hello, sessiontest.Packet(abi.MsgMeasure, 8, &abi.Measure{Contexts: 1, Bytes: 9})),
 	} {
 		f.Add(seed)
@@ -163,9 +171,9 @@ func FuzzSession(f *testing.F) {
 		defer c.mu.Unlock()
 		l := c.ledgers[0]
 		if !c.connected(witnessed) || l.Granted(witnessed.holder()) < 32*mib || l.Shared() != 16*mib ||
-			c.exported(witnessed, 0) != 16*mib {
-			t.Errorf("another session was hurt: %d granted, %d shared", l.Granted(witnessed.holder()),
-				l.Shared())
+			c.exported(witnessed, 0) != 16*mib || l.Movable() != 32*mib || len(witnessed.movables.pieces) != 1 {
+			t.Errorf("another session was hurt: %d granted, %d shared, %d movable", l.Granted(witnessed.holder()),
+				l.Shared(), l.Movable())
 		}
 	})
 }
@@ -188,14 +196,28 @@ func (b *fuzzBench) checkAccounts(t *testing.T) {
 	c := b.target
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	host := uint64(0)
 	for gpu, l := range c.ledgers {
-		sum := uint64(0)
+		sum, movable := uint64(0), uint64(0)
 		for _, s := range c.sessions {
 			sum += l.Granted(s.holder())
+			movable += l.MovableOf(s.holder())
+			host += l.MovableOf(s.holder())
+			for _, p := range s.movables.pieces {
+				if p.gpu == gpu {
+					movable -= p.bytes
+				}
+			}
+			if s.movables.redeclared == nil && s.state == connected && movable != 0 {
+				t.Errorf("GPU %d: %d of movable memory more than its allocations", gpu, int64(movable))
+			}
 		}
 		if sum+l.Shared() != l.Charged() || l.Shared() != b.shared(gpu) || len(c.sessions) > 1 {
 			t.Errorf("GPU %d: %d charged, %d granted to %d sessions, %d shared, of which %d are known",
 				gpu, l.Charged(), sum, len(c.sessions), l.Shared(), b.shared(gpu))
 		}
+	}
+	if witness := uint64(32 * mib); b.node.host.Reserved() != host+witness {
+		t.Errorf("%d of the host's memory set aside, want %d", b.node.host.Reserved(), host+witness)
 	}
 }
