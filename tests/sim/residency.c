@@ -92,6 +92,8 @@ static uint64_t evict_front(struct sim_residency *r, uint32_t number, uint32_t c
     return moved;
 }
 
+#define SPARES_NONE UINT64_MAX  // runs that a repair made have the stamp 0
+
 // Sends the oldest pages to the host until `room` more have room, but none with the stamp `spare`.
 // Returns whether they have.
 static bool make_room(struct sim_residency *r, struct sim_lru *lru, uint64_t room, uint64_t spare,
@@ -110,7 +112,7 @@ static bool make_room(struct sim_residency *r, struct sim_lru *lru, uint64_t roo
 uint64_t sim_residency_shrink(struct sim_residency *r, unsigned memory, uint64_t room) {
     uint64_t out = 0;
     r->lrus[memory].room = room;
-    make_room(r, &r->lrus[memory], 0, 0, &out);
+    make_room(r, &r->lrus[memory], 0, SPARES_NONE, &out);
     return out;
 }
 
@@ -145,7 +147,7 @@ static uint64_t staying(const struct sim_block *block, uint32_t stays) {
 // Of the pages that a touch wants to bring, those that find room.
 static uint64_t find_room(struct sim_residency *r, const struct move *move, uint64_t wanted) {
     struct sim_lru *lru = sim_lru_of(r, move->slot, move->column);
-    uint64_t spare = is_prefetch(move) ? move->stamp : 0;
+    uint64_t spare = is_prefetch(move) ? move->stamp : SPARES_NONE;
     if (!wanted || make_room(r, lru, count_of(wanted), spare, &move->moved->out))
         return wanted;
     return lowest(wanted, lru->room > lru->pages ? lru->room - lru->pages : 0);
@@ -174,7 +176,20 @@ static void count_sources(struct sim_residency *r, const struct move *move,
     move->moved->populated += count_of(mask & ~in);
 }
 
-// Brings pages of one block to the GPU, and renews those that are there.
+// When the last of some pages that lie on a GPU has arrived.
+static uint64_t arrival(struct sim_residency *r, const struct sim_block *block, unsigned column,
+                        uint64_t mask) {
+    uint64_t ready_ns = 0;
+    unsigned first, count;
+    while (sim_next_stretch(&mask, &first, &count)) {
+        uint64_t ready =
+            sim_run_ready(r, block->slot, column, block->index * SIM_BLOCK_PAGES + first, count);
+        ready_ns = ready > ready_ns ? ready : ready_ns;
+    }
+    return ready_ns;
+}
+
+// Brings pages of one block to the GPU. A prefetch renews those that are there.
 static void touch_block(struct sim_residency *r, const struct move *move, struct sim_block *block,
                         uint64_t mask) {
     unsigned first, count, column = move->column;
@@ -183,18 +198,20 @@ static void touch_block(struct sim_residency *r, const struct move *move, struct
     if (move->touch->flags & SIM_TOUCH_AT_HOST)
         block->host |= mask & ~hits & ~others;
     uint64_t remote = mask & ~hits & staying(block, move->touch->stays);
-    uint64_t ready_ns = detach(r, block, column, hits);
+    uint64_t renewed = is_prefetch(move) ? hits : 0;
+    uint64_t ready_ns = arrival(r, block, column, hits);
+    detach(r, block, column, renewed);
     uint64_t wanted = mask & ~hits & ~remote;
     uint64_t brought = find_room(r, move, wanted);
     remote |= wanted & ~brought;
     count_sources(r, move, block, brought);
     come(r, block, column, brought);
-    mask = hits | brought;
+    mask = (hits & block->here[column]) | brought;  // of those used some may have gone for others
     if (!shares(move) && mask & (block->host | others))
         leave_others(r, block, column, mask);
-    for (uint64_t left = mask; sim_next_stretch(&left, &first, &count);)
+    for (uint64_t left = renewed | brought; sim_next_stretch(&left, &first, &count);)
         sim_run_attach(r, move->slot, column, block->index * SIM_BLOCK_PAGES + first, count,
-                       move->stamp, ready_ns);
+                       move->stamp, is_prefetch(move) ? ready_ns : 0);
     struct sim_moved *moved = move->moved;
     moved->remote += is_prefetch(move) ? 0 : count_of(remote);
     moved->ready_ns = ready_ns > moved->ready_ns ? ready_ns : moved->ready_ns;
@@ -230,7 +247,8 @@ void sim_residency_touch(struct sim_residency *r, uint32_t slot, unsigned column
     struct sim_run *run = to_host ? NULL : sim_run_from(r, slot, column, page);
     if (run && run->count == touch->count && !owner->copies) {
         moved->ready_ns = run->ready_ns > moved->ready_ns ? run->ready_ns : moved->ready_ns;
-        sim_run_renew(r, sim_run_number(r, slot, column, page), move.stamp);
+        if (is_prefetch(&move))
+            sim_run_renew(r, sim_run_number(r, slot, column, page), move.stamp);
         return;
     }
     struct sim_moved before = *moved;

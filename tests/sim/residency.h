@@ -2,10 +2,10 @@
 //
 // The facts are bits: for each page of a process whether it is live, whether the host has its data,
 // and for each GPU whether it lies there. Pages of one process and GPU that follow each other and
-// were touched together are a *run*; the runs of a card (or of a GPU instance) are in the order of
-// their last touch, and the oldest goes first, from its front. So work takes as long as there are
-// runs and words of 64 pages to be looked at, and a touch of an allocation that is all there, and
-// was touched as a whole before, takes constant time.
+// came together are a *run*; the runs of a card (or of a GPU instance) are in the order in which
+// they came or were prefetched last, and the oldest goes first, from its front. So work takes as
+// long as there are runs and words of 64 pages to be looked at, and a touch of an allocation that
+// is all there, and came as a whole, takes constant time.
 //
 // Invariants: a page that lies on a GPU is in exactly one run there; runs of a card are in order of
 // their stamps, no two of which are equal within one run's length; no card holds more pages than it
@@ -23,7 +23,7 @@
 
 // Runs are linked by numbers: ((block - 1) * SIM_COLUMNS + column) * SIM_BLOCK_PAGES + page + 1.
 struct sim_run {
-    uint64_t stamp;     // of its last touch
+    uint64_t stamp;     // of the touch that brought it, or of a prefetch since
     uint64_t ready_ns;  // when its pages have arrived
     uint32_t count;     // pages
     uint32_t older, newer;
@@ -90,8 +90,8 @@ int sim_residency_begin(struct sim_residency *r, uint32_t slot, uint32_t first, 
 void sim_residency_end(struct sim_residency *r, uint32_t slot, uint32_t first, uint32_t count);
 
 // An operation on the GPU of a column touches pages; what is not live is passed over. *moved is
-// added to. For SIM_TOUCH_USE all lie on the GPU afterwards but those in `remote`; a prefetch
-// leaves where they are those that would displace its own.
+// added to. SIM_TOUCH_USE brings all but those in `remote`, of which the first may have to go again
+// for the last; a prefetch leaves where they are those that would displace its own.
 void sim_residency_touch(struct sim_residency *r, uint32_t slot, unsigned column,
                          const struct sim_touch *touch, struct sim_moved *moved);
 

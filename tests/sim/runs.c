@@ -36,7 +36,7 @@ struct sim_lru *sim_lru_of(struct sim_residency *r, uint32_t slot, unsigned colu
     return &r->lrus[column < SIM_GPUS_MAX ? column : r->owners[slot].memory];
 }
 
-// ---- The order of touches ----
+// ---- The order ----
 
 static void lru_insert(struct sim_residency *r, struct sim_lru *lru, uint32_t number,
                        uint32_t after) {
@@ -109,6 +109,18 @@ void sim_run_renew(struct sim_residency *r, uint32_t number, uint64_t stamp) {
     sim_run_at(r, number)->stamp = stamp;
     sim_lru_remove(r, lru, number);
     sim_lru_append(r, lru, number);
+}
+
+uint64_t sim_run_ready(struct sim_residency *r, uint32_t slot, unsigned column, uint32_t first,
+                       uint32_t count) {
+    uint64_t ready_ns = 0;
+    for (uint32_t page = first; page < first + count;) {
+        uint32_t start = run_start(r, slot, column, page);
+        const struct sim_run *run = sim_run_at(r, sim_run_number(r, slot, column, start));
+        ready_ns = run->ready_ns > ready_ns ? run->ready_ns : ready_ns;
+        page = start + run->count;
+    }
+    return ready_ns;
 }
 
 uint64_t sim_run_detach(struct sim_residency *r, uint32_t slot, unsigned column, uint32_t first,

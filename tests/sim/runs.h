@@ -1,4 +1,5 @@
-// runs.h: runs of pages on a GPU, and their order of last touch. Private to the residency sources.
+// runs.h: runs of pages on a GPU, and the order in which they came. Private to the residency
+// sources.
 //
 // The callers keep the bits `here`; these functions keep the runs of pages that lie there. A page
 // is in no run only between a detach and the attach that follows.
@@ -73,6 +74,10 @@ void sim_run_cut(struct sim_residency *r, uint32_t slot, unsigned column, uint32
 
 // Makes a run the newest.
 void sim_run_renew(struct sim_residency *r, uint32_t number, uint64_t stamp);
+
+// When the last of some pages, all of which are in runs, has arrived.
+uint64_t sim_run_ready(struct sim_residency *r, uint32_t slot, unsigned column, uint32_t first,
+                       uint32_t count);
 
 // Takes pages, all of which are in runs, out of them. Returns when the last of them has arrived.
 uint64_t sim_run_detach(struct sim_residency *r, uint32_t slot, unsigned column, uint32_t first,

@@ -101,11 +101,13 @@ static void model_block(unsigned k, unsigned slot, uint32_t from, uint32_t to,
             count++;
         }
     }
+    if (!prefetch)
+        kept = 0;  // they may go, too
     uint64_t most = model.room[k] > kept ? model.room[k] - kept : 0;
     uint64_t may = count < most ? count : most;
     while (may && model_resident(k) + may > model.room[k]) {
         unsigned victim_slot, victim;
-        if (!model_oldest(k, slot, from, to, &victim_slot, &victim) ||
+        if (!model_oldest(k, prefetch ? slot : PROCESSES, from, to, &victim_slot, &victim) ||
             (prefetch && model.pages[victim_slot][victim].stamp[k] == model.stamp))
             break;
         moved->out += model_evict(k, victim_slot, victim);
@@ -114,7 +116,8 @@ static void model_block(unsigned k, unsigned slot, uint32_t from, uint32_t to,
     may = may < room ? may : room;
     for (uint32_t i = from; i < to; i++) {
         struct page *page = &model.pages[slot][i];
-        if (wanted[i - from] && found < may) {
+        bool brought = wanted[i - from] && found < may;
+        if (brought) {
             found++;
             model_bring(k, slot, i, touch, moved);
         } else if (wanted[i - from]) {
@@ -122,7 +125,8 @@ static void model_block(unsigned k, unsigned slot, uint32_t from, uint32_t to,
             model.books[slot][k].remote_bytes += prefetch ? 0 : PAGE_BYTES;
         }
         if (page->live && page->here[k]) {
-            page->stamp[k] = model.stamp;
+            if (brought || prefetch)
+                page->stamp[k] = model.stamp;
             if (!(touch->flags & SIM_TOUCH_SHARES))
                 model_keep(k, slot, i);
         }
