@@ -7,7 +7,7 @@ BENCH_OVERHEAD := $(BENCH_DIR)/overhead
 BENCH_HEADERS := $(BENCH_OVERHEAD)/driver_calls.h tests/e2e/clients/cuda.h
 
 BENCH_TARGETS += $(addprefix $(BENCH_OUT)/,libcuda.so.1 calls start overhead crowd sim_launch managed gate launch containers load \
-  handover mixes.test sched.test)
+  handover mixes.test sched.test tenant watch swap.test)
 
 unit: $(BENCH_TARGETS)
 
@@ -54,10 +54,21 @@ $(BENCH_OUT)/handover: $(addprefix $(BENCH_DIR)/time/,handover.c chain.c chain.h
   | $(BENCH_OUT)
 	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c %.o,$^) -lm
 
+# Programs whose sets exceed a card, on whichever driver the loader finds, and who looks into the machine's books.
+$(BENCH_OUT)/tenant: $(addprefix $(BENCH_DIR)/tenants/,tenant.c lock.c lock.h) $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
+	$(CC) $(BENCH_CFLAGS) -o $@ $(filter %.c,$^) $(BENCH_OUT)/libcuda.so.1
+
+$(BENCH_OUT)/watch: $(BENCH_DIR)/tenants/watch.c $(SIM_MACHINE_OBJECTS_plain) | $(BENCH_OUT)
+	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c %.o,$^) -lm
+
 # Built ahead, so that no compiler runs beside what is measured.
-$(BENCH_OUT)/mixes.test: $(wildcard $(BENCH_DIR)/mixes/*.go tests/e2e/node/*.go tests/e2e/ctrd/*.go tests/sim/*.[ch] \
+$(BENCH_OUT)/mixes.test: $(wildcard $(BENCH_DIR)/mixes/*.go $(BENCH_DIR)/figures/*.go tests/e2e/node/*.go tests/e2e/ctrd/*.go tests/sim/*.[ch] \
   tests/sim/*.go) | $(BENCH_OUT)
 	$(GO) test -c -o $@ ./$(BENCH_DIR)/mixes
+
+$(BENCH_OUT)/swap.test: $(wildcard $(BENCH_DIR)/swap/*.go $(BENCH_DIR)/figures/*.go tests/e2e/node/*.go tests/sim/*.[ch] \
+  tests/sim/*.go) | $(BENCH_OUT)
+	$(GO) test -c -o $@ ./$(BENCH_DIR)/swap
 
 $(BENCH_OUT)/sched.test: $(wildcard agent/sched/*.go) | $(BENCH_OUT)
 	$(GO) test -c -o $@ ./agent/sched

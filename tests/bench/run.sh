@@ -6,7 +6,7 @@
 set -euo pipefail
 # shellcheck source=tests/demo/node.sh
 . "$(dirname "$0")/../demo/node.sh"
-sections=(overhead time managed containers)
+sections=(overhead time managed swap containers)
 long=()
 rivals=${WEIR_BENCH_RIVALS:-}
 
@@ -72,6 +72,13 @@ managed() {
     "$top/build/bench/managed"
 }
 
+# Programs that together need more memory than a simulated card has, under weir with swap and without weir.
+swap() {
+    [ ${#long[@]} != 0 ] || export WEIR_BENCH_UNTIL=$(($(date +%s) + 88))
+    (cd "$top/tests/bench/swap" && LONG=${long:+1} "$top/build/bench/swap.test" -test.run '^$' \
+        -test.bench '^BenchmarkSwap$' -test.benchtime 1x -test.timeout 0) | promises
+}
+
 # What weir adds to the start of a container, with runc alone and by containerd's ctr. In use, bundles,
 # containerd's state and the agent's directory are on /run, a tmpfs: so they are here.
 containers() {
@@ -98,6 +105,7 @@ run_section() {
     overhead) overhead ;;
     time) gpu_time ;;
     managed) managed ;;
+    swap) swap ;;
     containers) containers ;;
     *)
         echo "run.sh: no section $1 in this version; there is: ${sections[*]}" >&2

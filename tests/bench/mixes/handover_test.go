@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/tests/bench/figures"
 	"weir/tests/e2e/node"
 )
 
@@ -42,7 +43,7 @@ const turns = "contention = \"off\"\nthreshold = \"0s\"\nquantum = \"8ms\"\n"
 // BenchmarkHandover has two busy programs that take turns. As other promises these are tried again if they do not hold.
 func BenchmarkHandover(b *testing.B) {
 	var verdicts []verdict
-	for n := 1; n <= tries && (n == 1 || mayTake(handoversFor+tracedFor+settle+around+timeFirst)); n++ {
+	for n := 1; n <= tries && (n == 1 || figures.MayTake(handoversFor+tracedFor+settle+around+timeFirst)); n++ {
 		verdicts = handOver(b)
 		for i := range verdicts {
 			verdicts[i].tries = n
@@ -60,17 +61,17 @@ func handOver(b *testing.B) []verdict {
 	first, second := window(handoversFor), tracedFor
 	r := &run{
 		mix: mix{"hand-overs", of(hog, hog)}, how: underWeir, config: turns, phases: []time.Duration{first, second},
-		scope: &scope{TB: b},
+		scope: &figures.Scope{TB: b},
 	}
-	defer r.scope.end()
+	defer r.scope.End()
 	r.prepare()
-	begin := monotonic() + startUp
+	begin := figures.Monotonic() + startUp
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
 		r.measure(begin)
 	}()
-	time.Sleep(begin + settle - monotonic())
+	time.Sleep(begin + settle - figures.Monotonic())
 	verdicts := judgeHandovers(r.watch(begin + settle + first))
 	verdicts = append(verdicts, countMessages(b, r, begin+settle+first+second)...)
 	<-measured
@@ -83,7 +84,7 @@ func (r *run) watch(until time.Duration) spans {
 	program := r.node.Bare(node.Build(r.scope, "bench/handover"), machine, fmt.Sprint(until.Nanoseconds()))
 	seen := spans{}
 	for {
-		line := program.LineWithin(until - monotonic() + 10*time.Second)
+		line := program.LineWithin(until - figures.Monotonic() + 10*time.Second)
 		var kind string
 		var from, to int64
 		if n, _ := fmt.Sscan(line, &kind, &from, &to); n < 3 {
@@ -188,7 +189,7 @@ func readMessages(file string) (times []time.Duration, err error) {
 		return nil, err
 	}
 	// strace has the clock of the day.
-	offset := time.Duration(time.Now().UnixNano()) - monotonic()
+	offset := time.Duration(time.Now().UnixNano()) - figures.Monotonic()
 	begun := make(map[string]time.Duration)
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/tests/bench/figures"
 	"weir/tests/e2e/ctrd"
 	"weir/tests/e2e/node"
 	"weir/tests/sim"
@@ -60,24 +61,9 @@ type run struct {
 	// told counts the events of GPU time by their types.
 	told map[string]int
 
-	scope    *scope
+	scope    *figures.Scope
 	node     *node.Node
 	programs []*node.Program
-}
-
-// scope is a testing.TB whose cleanups run when it ends.
-type scope struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (s *scope) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
-
-func (s *scope) end() {
-	for i := len(s.cleanups) - 1; i >= 0; i-- {
-		s.cleanups[i]()
-	}
-	s.cleanups = nil
 }
 
 // each does something for all runs at once. A run in which the test has failed ends the benchmark.
@@ -140,19 +126,19 @@ func quick(runs []*run) (count int) {
 
 func playAtOnce(b *testing.B, runs []*run) {
 	for _, r := range runs {
-		r.scope = &scope{TB: b}
+		r.scope = &figures.Scope{TB: b}
 	}
-	defer each(b, runs, func(r *run) { r.scope.end() })
-	from := monotonic()
+	defer each(b, runs, func(r *run) { r.scope.End() })
+	from := figures.Monotonic()
 	each(b, runs, (*run).prepare)
-	before := readProcessors()
-	begin := monotonic() + startUp
+	before := figures.ReadProcessors()
+	begin := figures.Monotonic() + startUp
 	each(b, runs, func(r *run) { r.measure(begin) })
-	used := readProcessors().since(before)
+	used := figures.ReadProcessors().Since(before)
 	each(b, runs, (*run).listen)
-	each(b, runs, func(r *run) { r.scope.end() })
+	each(b, runs, func(r *run) { r.scope.End() })
 	fmt.Printf("(%d machines at once for %.1f s, in %.1f; processors: %s)\n", len(runs), runs[0].takes().Seconds(),
-		(monotonic() - from).Seconds(), used)
+		(figures.Monotonic() - from).Seconds(), used)
 }
 
 // takes is how long the run's programs work.
@@ -283,7 +269,7 @@ func told(runs []*run) (words string) {
 
 // look reads the books at a moment: that moment, and what the engine has worked for each program, in ns.
 func (r *run) look(machine *sim.Running, at time.Duration) []float64 {
-	time.Sleep(at - monotonic())
+	time.Sleep(at - figures.Monotonic())
 	books, err := machine.Books()
 	if err != nil {
 		r.scope.Fatal(err)

@@ -7,9 +7,10 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
+
+	"weir/tests/bench/figures"
 )
 
 // tries is how often a promise that does not hold is measured: the processors are other programs', too. timeFirst is for
@@ -18,13 +19,6 @@ const (
 	tries     = 3
 	timeFirst = 42 * time.Second
 )
-
-// mayTake tells whether something may take so long: run.sh says in WEIR_BENCH_UNTIL (seconds since 1970) until when the quick
-// form is to be done.
-func mayTake(d time.Duration) bool {
-	until, err := strconv.ParseInt(os.Getenv("WEIR_BENCH_UNTIL"), 10, 64)
-	return err != nil || time.Now().Add(d).Unix() < until
-}
 
 // claim is a promise, or one mix of the set that has a promise as a whole: the runs by which it is judged, all at once,
 // and how, once they have been played.
@@ -49,7 +43,7 @@ func try(b *testing.B, claims []*claim, known alone, verdicts map[*claim]verdict
 	var now []*claim
 	for _, c := range claims {
 		more := append(slices.Clone(groups), c.runs)
-		if !verdicts[c].holds && (verdicts[c].tries == 0 || mayTake(takes(more))) {
+		if !verdicts[c].holds && (verdicts[c].tries == 0 || figures.MayTake(takes(more))) {
 			now, groups = append(now, c), more
 		}
 	}
@@ -106,16 +100,7 @@ func (v verdict) print(b *testing.B) {
 	if v.tries > 1 {
 		again = fmt.Sprintf(" (try %d)", v.tries)
 	}
-	promise(b, v.name, v.promised, v.got+again, v.holds)
-}
-
-func promise(b *testing.B, name, promised, got string, holds bool) {
-	word := "yes"
-	if !holds {
-		word = "no"
-		b.Fail()
-	}
-	fmt.Printf("promise: %s, promised %s, got %s, holds %s\n", name, promised, got, word)
+	figures.Promise(b, v.name, v.promised, v.got+again, v.holds)
 }
 
 // printSet prints the mixes of the set, and the promise that all of them make.
@@ -128,7 +113,7 @@ func printSet(b *testing.B, set []verdict) {
 			worst = v
 		}
 	}
-	promise(b, fmt.Sprintf("total throughput of %d mixes over %s", len(set), window(mixWindow)),
+	figures.Promise(b, fmt.Sprintf("total throughput of %d mixes over %s", len(set), window(mixWindow)),
 		"none more than 5 % below plain time-slicing", fmt.Sprintf("%+.1f %% in the worst (%s)", 100*(worst.gain-1), worst.name),
 		worst.holds)
 }
