@@ -15,7 +15,7 @@ E2E_CHURN_HEADERS := $(E2E_DIR)/churn.h $(wildcard tests/sim/driver/cuda_*abi.h)
 
 # Not part of `make build`: whoever only wants the demo need not wait for them.
 E2E_TARGETS := $(addprefix $(E2E_OUT)/,puppet troupe crowd forger babbler spinner surveyor acrobat churn guest streamer \
-  busy flow order chatter libnext.so)
+  busy flow order chatter prober keeper libnext.so)
 
 unit e2e chaos: $(E2E_TARGETS)
 
@@ -57,6 +57,10 @@ endef
 $(foreach kind,asan tsan,$(eval $(call E2E_CHURN_KIND,$(kind))))
 e2e: $(foreach kind,asan tsan,$(SIM_OUT)/$(kind)/churn)
 
+$(E2E_OUT)/keeper: $(E2E_DIR)/keeper.c $(E2E_DIR)/random.h $(wildcard tests/sim/driver/cuda_*abi.h) $(E2E_DRIVER) \
+  | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
+
 $(E2E_OUT)/streamer: $(E2E_DIR)/streamer.c $(wildcard tests/sim/driver/cuda_*abi.h) $(E2E_DRIVER) \
   | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $< $(E2E_DRIVER)
@@ -64,6 +68,10 @@ $(E2E_OUT)/streamer: $(E2E_DIR)/streamer.c $(wildcard tests/sim/driver/cuda_*abi
 $(E2E_OUT)/flow: $(addprefix $(E2E_DIR)/,flow.c flow_knot.c flow_ways.c flow.h) $(wildcard tests/sim/driver/cuda_*abi.h) \
   $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -ldl -lpthread
+
+$(E2E_OUT)/prober: $(addprefix $(E2E_DIR)/,prober.c prober_ask.c prober_copy.c prober.h) \
+  $(wildcard tests/sim/driver/cuda_*abi.h) $(E2E_DRIVER) | $(E2E_OUT)
+	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -ldl
 
 # With the library's own files in it, whose calls it makes itself; nothing is interposed.
 $(E2E_OUT)/busy: $(wildcard $(E2E_DIR)/busy*) $(LIB_SOURCES) $(E2E_DRIVER) | $(E2E_OUT)

@@ -2,7 +2,11 @@ package node
 
 // Machines made for one test, where a ready-made one does not fit.
 
-import "fmt"
+import (
+	"fmt"
+
+	"weir/tests/sim"
+)
 
 // Machine is the text of a machine file with one GPU at scale 1, so that sizes are what they seem:
 // so much memory, of which every context takes so much.
@@ -37,4 +41,14 @@ kernel_thread = "1ps"
 context_create = "0ns"
 queue_depth = 1024
 `, memory, context)
+}
+
+// Card is the books of one card of the simulated machine.
+func (n *Node) Card(index int) sim.GPUBooks {
+	n.t.Helper()
+	books, err := sim.Status(n.SimDir)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return books.GPUs[index]
 }
