@@ -215,7 +215,7 @@ func (n *Node) tellMoves(e swaps.Event) {
 			"swapped out",
 		swaps.EventSlow: "its turn has begun while " + amount + " of its memory were not there yet, since nothing more came: " +
 			"its kernels fetch them page by page",
-		swaps.EventSilent: "a process of its does not move memory that it is asked to: is it stopped? Its memory stays where " +
+		swaps.EventSilent: "one of its processes does not move memory that it is asked to: is it stopped? Its memory stays where " +
 			"it is until it answers",
 		swaps.EventDrained: "its swap is off, and all of its memory is there",
 	}[e.Kind]
