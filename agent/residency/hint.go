@@ -8,18 +8,28 @@ type hint struct {
 	quantum int64
 }
 
+// guarded is the quantum of flows that fit together beside one that would not: as short as the scheduler likes.
+const guarded = 1
+
 // demand is what the active flows would have on the card.
 type demand struct {
 	all, first, second int64 // together, and the two largest
 	flows              int
+	ever               int64 // with those that have been idle for longer
+	away               bool  // one of these has not all of its set there
 }
 
 func (g *gpu) demand() (d demand) {
 	for _, f := range g.flows {
-		if f.state == Idle && f.lingers <= g.now || f.sum.total() == 0 {
+		if f.sum.total() == 0 {
 			continue
 		}
 		set := max(0, min(f.set(), f.limit-f.plain))
+		d.ever += set
+		if f.state == Idle && f.lingers <= g.now {
+			d.away = d.away || f.lackOfSet() > 0
+			continue
+		}
 		d.flows++
 		d.all += set
 		switch {
@@ -36,12 +46,19 @@ func (g *gpu) demand() (d demand) {
 func (g *gpu) hint() {
 	d := g.demand()
 	room := g.config.room() - g.others - g.fixed
-	if g.hinted.apart {
-		room -= room / 32 // what fits by little comes and goes
+	active, ever := room, room
+	switch less := room / 32; { // what fits by little comes and goes
+	case g.hinted.quantum > guarded:
+		active -= less
+	case g.hinted.apart:
+		ever -= less
 	}
-	now := hint{apart: d.flows > 1 && d.all > room}
+	now := hint{apart: d.flows > 1 && d.all > active}
 	if now.apart {
-		now.quantum = g.quantum(d, room)
+		now.quantum = g.quantum(d, active)
+	} else if d.away && d.ever > ever {
+		// Through an open gate it would fault its memory in, instead of having it brought first.
+		now = hint{apart: true, quantum: guarded}
 	}
 	change := now.quantum - g.hinted.quantum
 	if now.apart == g.hinted.apart && max(change, -change) <= g.hinted.quantum/8 {

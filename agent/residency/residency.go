@@ -46,7 +46,8 @@ const (
 	// Over: kernels have faulted in memory so that the flow is above its cap, by Bytes. Said once until it is below.
 	Over
 	// Apart: the recent memory of the flows that are active does not fit the card together, so their leases are to be
-	// exclusive, with a quantum and a threshold of Quantum, which keep moving within its part of the time.
+	// exclusive, with a quantum and a threshold of Quantum, which keep moving within its part of the time. 1 where that
+	// of the active ones does fit, and one that is idle has some of its own elsewhere, which it is to find in place.
 	Apart
 	// Together: it fits again.
 	Together
