@@ -78,11 +78,19 @@ func (c *container) checkMovable(s *session, m *abi.Request) error {
 	return nil
 }
 
+// swapless: a container has no swap on a GPU, nor anything left of some that it had, so it is to take no host memory.
+func swapless(l *ledger.Ledger) bool { return l.Swap() == 0 && l.Movable() == 0 }
+
 // decideMovable is decide for movable memory. Called under mu.
 func (c *container) decideMovable(w *waiter) *abi.Verdict {
 	gpu, l := int(w.request.Gpu), c.ledgers[w.request.Gpu]
 	verdict := &abi.Verdict{
 		Header: abi.Header{Seq: w.request.Header.Seq}, Verdict: abi.OverSwap, Gpu: w.request.Gpu,
+	}
+	if swapless(l) {
+		c.refuse(w, "it has no swap there; give it some with --swap SIZE")
+		verdict.Charged_bytes, verdict.Cap_bytes = l.Charged(), wireCap(l)
+		return verdict
 	}
 	outcome := l.RequestMovable(w.s.holder(), w.request.Bytes, c.recaller(gpu))
 	switch {
@@ -142,6 +150,9 @@ func (c *container) takeMovable(w *waiter) uint32 {
 		return abi.OverSwap
 	}
 	s.movables.add(w.request.Id, piece{gpu, bytes})
+	if s.movables.redeclared != nil {
+		s.movables.redeclared[gpu] += bytes // it is no part of what was had before, and stays charged all the same
+	}
 	return abi.Granted
 }
 
@@ -196,13 +207,6 @@ func (c *container) chargeMovable(s *session, gpu int, bytes uint64) {
 	l.DeclareMovable(s.holder(), bytes)
 }
 
-// dropMovable releases what a holder is charged of movable memory, when that is free. Called under mu.
-func (c *container) dropMovable(h ledger.Holder, gpu int) {
-	l := c.ledgers[gpu]
-	c.node.host.change(l.MovableOf(h), 0)
-	l.DeclareMovable(h, 0)
-}
-
 // inheritMovable charges a session that takes the place of another of its process what that had of movable memory: grants
 // gets it, for the record. Called under mu.
 func (c *container) inheritMovable(s, former *session, grants []store.Grant) {
@@ -237,7 +241,7 @@ func (c *container) declareMovable(s *session, m *abi.Request) error {
 	l := c.ledgers[gpu]
 	sum := s.movables.redeclared[gpu] + m.Bytes
 	if had := l.MovableOf(s.holder()); sum > had {
-		if !s.movables.believed || sum > l.Cap()+l.Swap() {
+		if !s.movables.believed || swapless(l) || l.Movable()-had+sum > l.Cap()+l.Swap() {
 			return fmt.Errorf("%d bytes of movable memory are declared, and %d were granted", sum, had)
 		}
 		if missing, _ := c.node.host.reserve(sum - had); missing > 0 {

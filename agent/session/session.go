@@ -223,7 +223,11 @@ func (c *container) enter(s *session, m *abi.Hello) *ending {
 		return c.noRoom(s, err)
 	}
 	c.node.opts.step("record created")
+	had := make([]uint64, len(c.ledgers)) // which nobody is to take meanwhile: the host's account changes once
 	if former != nil {
+		for gpu, l := range c.ledgers {
+			had[gpu] = l.MovableOf(former.holder())
+		}
 		c.replace(former, s)
 	} else if err := c.watch(s); err != nil {
 		s.record.Remove()
@@ -233,7 +237,7 @@ func (c *container) enter(s *session, m *abi.Hello) *ending {
 	for gpu, l := range c.ledgers {
 		l.Declare(s.holder(), grants[gpu].Bytes)
 		l.DeclareMovable(s.holder(), grants[gpu].Movable)
-		c.node.host.change(0, l.MovableOf(s.holder()))
+		c.node.host.change(had[gpu], l.MovableOf(s.holder()))
 		c.show(gpu)
 	}
 	c.play(s, former)
@@ -295,8 +299,7 @@ func (c *container) replace(former, s *session) {
 	former.dropUsage()
 	delete(c.pageless, former)
 	delete(c.holders, former.holder())
-	for gpu, l := range c.ledgers {
-		c.dropMovable(former.holder(), gpu)
+	for _, l := range c.ledgers {
 		l.Release(former.holder())
 	}
 	s.handle.Close()
