@@ -5,6 +5,7 @@ package session
 // swap, and the node's other containers cost nothing but a word that sums up what they are charged.
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,14 +66,18 @@ func (c *container) setMoves() {
 	}
 	switch {
 	case c.moves != nil:
+		var failed error
 		k.do(func(now int64) {
 			for gpu, l := range limits {
 				c.moves.SetCap(now, gpu, l.Cap)
-				if err := c.moves.SetSwap(now, gpu, l.Swap, true); err != nil {
-					c.node.log.Error("swap has not been changed", "container", c.spec.Name, "error", err)
+				if c.moves.View(gpu).Swap != l.Swap {
+					failed = errors.Join(failed, c.moves.SetSwap(now, gpu, l.Swap, true))
 				}
 			}
 		})
+		if failed != nil {
+			c.node.log.Error("swap has not been changed", "container", c.spec.Name, "error", failed)
+		}
 	case has:
 		k.do(func(now int64) { c.beginMoves(now, limits) })
 	}

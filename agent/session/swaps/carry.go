@@ -8,16 +8,16 @@ import (
 	"weir/agent/residency"
 )
 
-// flight is a move that has been decided and not been answered.
+// flight is a move that has been decided and is to be answered yet.
 type flight struct {
 	member *Member
+	id     uint64 // of the allocation
 	gpu    int
 	out    bool
 	fresh  bool
 	bytes  int64
 	at     int64
 	unsent bool // the process has not been told
-	over   bool // it counts as failed
 }
 
 // carry carries out decisions, and those that follow from them, in their order.
@@ -46,8 +46,8 @@ func (t *Table) decide(d residency.Decision) {
 			c.open(d.GPU)
 		}
 	case residency.Apart, residency.Together:
-		t.gpus[d.GPU].quantum = d.Quantum
-		t.turns.Apart(t.now, d.GPU, d.Quantum)
+		t.gpus[d.GPU].quantum = min(d.Quantum, quantumMax)
+		t.turns.Apart(t.now, d.GPU, t.gpus[d.GPU].quantum)
 	case residency.Over:
 		if c != nil {
 			c.tell(EventOver, d.GPU, d.Bytes)
@@ -63,11 +63,11 @@ func (t *Table) decide(d residency.Decision) {
 func (t *Table) begin(d residency.Decision) {
 	t.lastMove = max(t.lastMove, d.Move)
 	m, a := t.members[d.Session], t.allocs[d.Alloc]
-	if m == nil || a.member != m || m.process == nil || m.silent {
+	if m == nil || a.member != m || m.process == nil || m.silent() {
 		t.carry(t.node.Moved(t.now, d.Move, residency.Failed))
 		return
 	}
-	t.flights[d.Move] = &flight{member: m, gpu: d.GPU, out: d.Kind == residency.Out, fresh: d.Fresh, bytes: d.Bytes,
+	t.flights[d.Move] = &flight{member: m, id: a.id, gpu: d.GPU, out: d.Kind == residency.Out, fresh: d.Fresh, bytes: d.Bytes,
 		at: t.now, unsent: true}
 	m.queue(d.GPU, Entry{Move: d.Move, ID: a.id, Offset: d.Offset, Bytes: d.Bytes, Out: d.Kind == residency.Out,
 		Fresh: d.Fresh})
@@ -76,7 +76,7 @@ func (t *Table) begin(d residency.Decision) {
 func (t *Table) cancel(d residency.Decision) {
 	f := t.flights[d.Move]
 	switch {
-	case f == nil || f.over:
+	case f == nil: // it has failed, or is of memory that is gone
 	case f.unsent:
 		f.member.unqueue(f.gpu, d.Move)
 		delete(t.flights, d.Move)
@@ -103,15 +103,17 @@ func (m *Member) unqueue(gpu int, move uint64) {
 	}
 }
 
-// forget drops what the process has not been told of an allocation that is gone.
+// forget drops the moves of an allocation that is gone: what the process has been told of them it may answer, and need
+// not.
 func (m *Member) forget(id uint64) {
-	for gpu := range m.unsent {
-		m.unsent[gpu] = slices.DeleteFunc(m.unsent[gpu], func(e Entry) bool {
-			if e.ID == id && !e.Cancel {
-				delete(m.c.table.flights, e.Move)
-			}
-			return e.ID == id && !e.Cancel
-		})
+	t := m.c.table
+	for move, f := range t.flights {
+		if f.member != m || f.id != id {
+			continue
+		}
+		if delete(t.flights, move); f.unsent {
+			m.unqueue(f.gpu, move)
+		}
 	}
 }
 
@@ -161,11 +163,10 @@ func (m *Member) send() bool {
 func (m *Member) land() {
 	t := m.c.table
 	for _, move := range t.moves(m) {
-		f := t.flights[move]
-		if delete(t.flights, move); !f.over {
-			t.carry(t.node.Moved(t.now, move, residency.Failed))
-		}
+		delete(t.flights, move)
+		t.carry(t.node.Moved(t.now, move, residency.Failed))
 	}
+	clear(m.late)
 	clear(m.unsent)
 }
 
@@ -180,25 +181,27 @@ func (t *Table) moves(m *Member) (list []uint64) {
 	return list
 }
 
-// look finds moves that have not been answered for too long. Their processes are not asked for more until they answer:
-// one that is stopped must not have others' memory wait for it again and again.
+// look finds moves that have not been answered for too long. Their processes are not asked for more until they have
+// answered all of these: one that is stopped must not have others' memory wait for it again and again, and one that
+// answers some and keeps others must not have the list of those grow.
 func (t *Table) look() {
 	t.lookAt = Never
 	for _, move := range t.moves(nil) {
 		f := t.flights[move]
+		if f == nil {
+			continue // it has ended by what followed from another's
+		}
 		switch m := f.member; {
-		case f.over:
-			continue
 		case t.now-f.at < answerMax:
 			t.lookAt = t.now + lookEvery
 			continue
 		case f.unsent: // it was never asked, since it takes no messages
 			m.unqueue(f.gpu, move)
-			delete(t.flights, move)
 		default:
-			f.over, m.silent = true, true
+			m.late[move] = struct{}{}
 			m.c.tell(EventSilent, f.gpu, f.bytes)
 		}
+		delete(t.flights, move)
 		t.carry(t.node.Moved(t.now, move, residency.Failed))
 	}
 }

@@ -141,7 +141,13 @@ func (c *Container) wait(gpu int) {
 	t, f := c.table, &c.flows[gpu]
 	_, takes := t.node.Moves(c.id, gpu)
 	f.lacked, f.openBy = t.node.Lacks(c.id, gpu), t.now+2*takes+entrySlack
-	c.seat.Hold(t.now, f.entering, f.openBy)
+	until := f.openBy // a lease of several GPUs begins with the last of them
+	for other := range c.flows {
+		if o := &c.flows[other]; o.entering == f.entering {
+			until = max(until, o.openBy)
+		}
+	}
+	c.seat.Hold(t.now, f.entering, until)
 }
 
 // open has the gate open, if it waits.
@@ -152,7 +158,8 @@ func (c *Container) open(gpu int) {
 	}
 }
 
-// dueEntries opens gates that have waited for long enough, unless memory still comes in.
+// dueEntries opens gates that have waited for long enough, unless memory still comes in. Who makes room for it piece by
+// piece, as slowly as it likes, must not keep the gate closed for hundreds of times what all should take.
 func (c *Container) dueEntries() {
 	t := c.table
 	for gpu := range c.flows {
@@ -160,7 +167,7 @@ func (c *Container) dueEntries() {
 		if f.entering == 0 || t.now < f.openBy {
 			continue
 		}
-		if t.node.Lacks(c.id, gpu) < f.lacked {
+		if lacks := t.node.Lacks(c.id, gpu); lacks < f.lacked && lacks <= f.lacked-f.lacked/entryPart {
 			c.wait(gpu)
 			continue
 		}

@@ -41,12 +41,15 @@ type Member struct {
 	process Process // nil once its connection is lost
 	session residency.Session
 	allocs  map[uint64]residency.AllocID
-	unsent  [][]Entry // by GPU
-	queued  bool      // in the table's outbox
-	sendAt  int64     // it had no room for a message, and is told again then
-	silent  bool      // it has not answered moves in time
+	unsent  [][]Entry           // by GPU
+	queued  bool                // in the table's outbox
+	sendAt  int64               // it had no room for a message, and is told again then
+	late    map[uint64]struct{} // moves that it has not answered in time, and still is to
 	gone    bool
 }
+
+// silent: it does not answer, so it is asked for no more.
+func (m *Member) silent() bool { return len(m.late) > 0 }
 
 // Join adds a process.
 func (c *Container) Join(now int64, p Process) *Member {
@@ -54,7 +57,7 @@ func (c *Container) Join(now int64, p Process) *Member {
 	t.advance(now)
 	t.session++
 	m := &Member{c: c, process: p, session: t.session, allocs: make(map[uint64]residency.AllocID),
-		unsent: make([][]Entry, len(t.gpus))}
+		late: make(map[uint64]struct{}), unsent: make([][]Entry, len(t.gpus))}
 	t.members[m.session] = m
 	c.members = append(c.members, m)
 	return m
@@ -189,19 +192,15 @@ func (m *Member) Moved(now int64, answers ...Answer) error {
 		return nil
 	}
 	t.advance(now)
-	m.silent = false
 	for _, a := range answers {
 		f := t.flights[a.Move]
-		if f == nil && a.Move <= t.lastMove {
-			continue // of memory, or of a connection, that is gone
+		if delete(m.late, a.Move); f == nil && a.Move <= t.lastMove {
+			continue // it counts as failed, or is of memory or of a connection that is gone
 		}
 		if f == nil || f.member != m || f.unsent {
 			return fmt.Errorf("an answer to move %d, which the process has not been told of", a.Move)
 		}
 		delete(t.flights, a.Move)
-		if f.over {
-			continue // it counts as failed, and nothing breaks by that
-		}
 		if a.Result == residency.Done && !f.fresh {
 			t.sample(f, a.Took)
 		}

@@ -217,9 +217,15 @@ func (c *chaos) check() {
 			}
 		}
 		for _, l := range b.libs {
-			told += len(l.told)
-			for move := range l.told {
-				if f := c.swaps.flights[move]; f == nil || f.unsent || f.member != l.swap {
+			for move, e := range l.told {
+				f := c.swaps.flights[move]
+				if _, late := l.swap.late[move]; late || l.mem[e.ID] == nil {
+					if f != nil {
+						c.t.Fatalf("%s need not answer move %d, of which the table has %+v", b.name, move, f)
+					}
+					continue
+				}
+				if told++; f == nil || f.unsent || f.member != l.swap {
 					c.t.Fatalf("%s has been told of move %d, of which the table has %+v", b.name, move, f)
 				}
 			}
@@ -269,7 +275,7 @@ func (c *chaos) settle() {
 	}
 	if len(c.swaps.flights)+len(c.swaps.outbox) > 0 {
 		for move, f := range c.swaps.flights {
-			c.t.Logf("move %d: %+v, member gone %v silent %v unsent %v", move, *f, f.member.gone, f.member.silent, f.member.unsent)
+			c.t.Logf("move %d: %+v, member gone %v silent %v unsent %v", move, *f, f.member.gone, f.member.silent(), f.member.unsent)
 		}
 		for _, b := range c.boxes {
 			if b.swap != nil {

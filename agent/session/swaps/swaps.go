@@ -6,8 +6,8 @@
 // called under the same lock as those of turns, which it follows. docs/decisions/0015 is what it keeps to. Invariants:
 //   - a process is told only of its own allocations, by its own numbers, and each move is answered to the policy once:
 //     by the process, by its end or the loss of its connection, or by the time that an answer may take;
-//   - the gate of a container that enters opens when the policy says that its memory is in place, or when nothing more
-//     has come in twice the time that it should have taken;
+//   - the gate of a container that enters opens when the policy says that its memory is in place, or when next to nothing
+//     more has come in twice the time that it should have taken;
 //   - nothing here waits for a process: a message that finds no room is sent again later;
 //   - numbers and sizes that a process says are checked against what it was granted, and harm its own container only.
 package swaps
@@ -31,8 +31,12 @@ const (
 	// they count as failed, and their process as one that does not move anything, until it answers.
 	lookEvery = 100 * ms
 	answerMax = 2000 * ms
-	// entrySlack is what an entry may take beside what its bytes take: messages, and starting moves.
+	// entrySlack is what an entry may take beside what its bytes take: messages, and starting moves. It goes on while one
+	// part in entryPart at least of what lacks comes in twice the time that all should take.
 	entrySlack = 20 * ms
+	entryPart  = 16
+	// quantumMax is the longest quantum, whatever a link is said to carry: others wait for as long.
+	quantumMax = 60_000 * ms
 	// tellEvery is how often an event of one kind is told of a container and GPU, in ns.
 	tellEvery = 60_000 * ms
 	// roundsMax bounds how often one event's consequences for leases and memory follow from each other.

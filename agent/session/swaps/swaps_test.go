@@ -145,7 +145,7 @@ func TestSilentProcess(t *testing.T) {
 	w.run(answerMax + 2*lookEvery)
 	var silent *lib
 	for _, box := range w.boxes {
-		if l := box.libs[0]; l.swap.silent {
+		if l := box.libs[0]; l.swap.silent() {
 			silent = l
 		}
 	}
@@ -161,7 +161,7 @@ func TestSilentProcess(t *testing.T) {
 			silent.done(e, residency.Done, unit*sec/modelLink)
 		}
 	}
-	if silent.swap.silent {
+	if silent.swap.silent() {
 		t.Error("it has answered, and counts as silent")
 	}
 	if err := silent.swap.Moved(w.now, Answer{Move: 1 << 60, Result: residency.Done}); err == nil {
@@ -280,7 +280,7 @@ func TestLinkIsMeasured(t *testing.T) {
 	l.told = 1000
 	for range linkSure - 1 {
 		if l.take(100, sec); l.moves < linkSure {
-			if _, changed := l.changed(); changed {
+			if _, changed := l.changed(1); changed {
 				t.Fatal("told after too few moves")
 			}
 		}
@@ -288,7 +288,7 @@ func TestLinkIsMeasured(t *testing.T) {
 	if l.take(100, sec); l.moves != linkSure {
 		t.Fatal(l.moves)
 	}
-	if rate, changed := l.changed(); !changed || rate < 99 || rate > 101 {
+	if rate, changed := l.changed(1); !changed || rate < 99 || rate > 101 {
 		t.Errorf("%d, %v", rate, changed)
 	}
 }
@@ -302,5 +302,111 @@ func TestOthersWithoutSwap(t *testing.T) {
 	w.run(5 * sec)
 	if a.ran < 2*sec || plain.ran < 2*sec {
 		t.Errorf("one ran %d ms, the one without swap %d", a.ran/ms, plain.ran/ms)
+	}
+}
+
+// TestSomeAnswersAreNotEnough: who answers a move now and then, and keeps others, is asked for no more, and the list of
+// what it has not answered does not grow.
+func TestSomeAnswersAreNotEnough(t *testing.T) {
+	w, _, _ := entering(t)
+	w.run(answerMax + 2*lookEvery)
+	var silent *lib
+	for _, box := range w.boxes {
+		if l := box.libs[0]; l.swap.silent() {
+			silent = l
+		}
+	}
+	if silent == nil {
+		t.Fatal("nobody is taken for silent")
+	}
+	told := len(silent.seen)
+	for range 8 {
+		if err := silent.swap.Moved(w.now, Answer{Move: 1, Result: residency.Done}); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range silent.told {
+			if len(silent.told) > 1 {
+				silent.done(e, residency.Undone, 0)
+			}
+			break
+		}
+		w.run(answerMax + 2*lookEvery)
+	}
+	if len(silent.seen) != told || !silent.swap.silent() {
+		t.Errorf("it has been told of %d moves, then of %d; silent: %v", told, len(silent.seen), silent.swap.silent())
+	}
+}
+
+// TestGateDoesNotWaitForDrips: who makes room for another's memory piece by piece does not keep its gate closed.
+func TestGateDoesNotWaitForDrips(t *testing.T) {
+	w, _, b := entering(t)
+	f := &b.in.swap.flows[0]
+	began, lacked := w.now, f.lacked
+	for rounds := 0; b.in.Entering(0) != 0; rounds++ {
+		w.run(max(500*us, f.openBy-w.now-ms))
+		for _, box := range w.boxes {
+			for _, e := range box.libs[0].told {
+				box.libs[0].done(e, residency.Done, 2*ms)
+				break
+			}
+		}
+		if w.run(ms); rounds > 1000 {
+			t.Fatal("it waits for ever")
+		}
+	}
+	if took, most := w.now-began, 8*lacked*sec/modelLink; lacked < 18*unit || took > most {
+		t.Errorf("for %d pieces that lack the gate was closed for %d ms, at most %d wanted", lacked/unit, took/ms, most/ms)
+	}
+}
+
+// TestLinkIsBelievedWithinBounds: whatever processes say, leases of all are no longer than a minute.
+func TestLinkIsBelievedWithinBounds(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, nil)
+	w.tenant(36)
+	w.tenant(36)
+	w.run(10 * ms)
+	for range 2 * linkMoves {
+		w.swaps.sample(&flight{bytes: unit, at: w.now - 20*sec}, 9*sec)
+		w.swaps.sample(&flight{bytes: unit, at: w.now - 20*sec, out: true}, 9*sec)
+	}
+	links, quantum := w.swaps.gpus[0].links, w.swaps.gpus[0].quantum
+	if least := int64(modelLink / linkLeast); links[0].told != least || links[1].told != least {
+		t.Errorf("it is taken to carry %d and %d bytes a second", links[0].told, links[1].told)
+	}
+	w.swaps.carry(w.swaps.node.Link(w.now, 0, 1, 1))
+	if w.swaps.settle(); quantum == 0 || w.swaps.gpus[0].quantum != quantumMax {
+		t.Errorf("the quantum is %d ms, then %d", quantum/ms, w.swaps.gpus[0].quantum/ms)
+	}
+	for range 2 * linkMoves {
+		w.swaps.sample(&flight{bytes: unit, at: w.now - ms}, 9*sec) // longer than it has been under way
+	}
+	if w.swaps.gpus[0].links != links {
+		t.Error("what cannot be is a sample")
+	}
+}
+
+// TestFreedMovesAreForgotten: who allocates and frees, and answers no move, leaves nothing behind.
+func TestFreedMovesAreForgotten(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, nil)
+	l := w.box(Limits{modelCard, modelCard}).lib()
+	l.busy = true
+	w.run(200 * ms)
+	l.hand = true
+	for range 100 {
+		id, err := l.allocate(0, 4*unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.run(ms)
+		if err := l.swap.Freed(w.now, id); err != nil {
+			t.Fatal(err)
+		}
+		delete(l.mem, id)
+	}
+	if len(l.told) < 100 || len(w.swaps.flights) > 0 {
+		t.Errorf("told of %d moves, %d are kept", len(l.told), len(w.swaps.flights))
+	}
+	for _, e := range l.told {
+		l.done(e, residency.Undone, 0)
 	}
 }
