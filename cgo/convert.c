@@ -11,6 +11,10 @@
 #include "obtain.h"
 #include "reserve.h"
 
+// How often, and each time for how long, who has freed waits for another thread that tells of it.
+#define TELL_LOOKS_MAX 50u
+#define TELL_LOOK_US 20u
+
 // ---- Whether ----
 
 // Whether a name begins with that of a library, up to its ".so".
@@ -134,12 +138,22 @@ static CUresult make(struct weir_swap *swap, uint32_t number, CUdeviceptr *point
     return result;
 }
 
+// Whether the container has swap on any GPU: without, allocations cost no call of the driver more.
+static int has_swap(const struct weir_state *state) {
+    const struct weir_control_page *page = __atomic_load_n(&state->control, __ATOMIC_ACQUIRE);
+    uint32_t count = page ? __atomic_load_n(&state->gpu_count, __ATOMIC_RELAXED) : 0;
+    int has = 0;
+    for (uint32_t i = 0; i < count && i < WEIR_GPUS_MAX && !has; i++)
+        has = __atomic_load_n(&page->gpus[i].swap_bytes, __ATOMIC_RELAXED) != 0;
+    return has;
+}
+
 int weir_convert_slow(CUdeviceptr *pointer, uint64_t bytes, CUresult *result) {
     struct weir_state *state;
     CUdevice device;
     CUcontext context;
-    if (!weir_enforced(&state) || !__atomic_load_n(&state->control, __ATOMIC_ACQUIRE) ||
-        bytes > WEIR_ALLOCATION_BYTES_MAX || WEIR_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS ||
+    if (!weir_enforced(&state) || !has_swap(state) || bytes > WEIR_ALLOCATION_BYTES_MAX ||
+        WEIR_REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS ||
         WEIR_REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS || weir_gpu_know(state, device) != 0 ||
         !weir_convertible(state, (uint32_t)device) || weir_lock(&state->lock))
         return 0;
@@ -167,6 +181,25 @@ static uint32_t free_begin(struct weir_swap *swap, CUdeviceptr pointer) {
     return number;
 }
 
+static int is_telling(struct weir_swap *swap) {
+    if (weir_lock(&swap->state->lock))
+        return 0;
+    int telling = swap->telling != 0;
+    weir_unlock(&swap->state->lock);
+    return telling;
+}
+
+// Tells the agent what is gone. Another thread may be telling it: what this one asks for next is
+// not to come before that, else it would be refused for want of what was freed.
+static void tell(struct weir_swap *swap) {
+    uint32_t never = 0;
+    weir_movables_tell(swap->state);
+    for (uint32_t looks = 0; looks < TELL_LOOKS_MAX && is_telling(swap); looks++) {
+        weir_sys_futex_wait(&never, 0, TELL_LOOK_US);
+        weir_movables_tell(swap->state);
+    }
+}
+
 static void free_end(struct weir_swap *swap, uint32_t number, CUresult result) {
     if (weir_lock(&swap->state->lock))
         return;
@@ -175,7 +208,7 @@ static void free_end(struct weir_swap *swap, uint32_t number, CUresult result) {
     else
         weir_movable_kept(swap, number);
     weir_unlock(&swap->state->lock);
-    weir_movables_tell(swap->state);
+    tell(swap);
     weir_settle_if_loose();
 }
 

@@ -104,7 +104,7 @@ uint32_t weir_credit_index(const struct weir_state *state, const uint8_t uuid[16
 }
 
 void weir_credit_open(struct weir_state *state, uint32_t gpu_count) {
-    state->gpu_count = gpu_count;
+    __atomic_store_n(&state->gpu_count, gpu_count, __ATOMIC_RELAXED);
     for (uint32_t i = 0; i < state->gpus_used; i++) {
         struct weir_gpu *gpu = &state->gpus[i];
         if (!gpu->known)

@@ -290,6 +290,7 @@ typedef CUresult cuStreamIsCapturing_fn(CUstream stream, int *status);
 typedef CUresult cuStreamIsCapturing_ptsz_fn(CUstream stream, int *status);
 typedef CUresult cuEventCreate_fn(CUevent *event, unsigned flags);
 typedef CUresult cuEventRecord_fn(CUevent event, CUstream stream);
+typedef CUresult cuEventDestroy_v2_fn(CUevent event);
 typedef CUresult cuEventElapsedTime_fn(float *milliseconds, CUevent start, CUevent end);
 typedef CUresult cuEventSynchronize_fn(CUevent event);
 typedef CUresult cuEventQuery_fn(CUevent event);

@@ -5,9 +5,10 @@
 #include "client.h"
 #include "moving.h"
 
-// The longest that a free waits for a move. Beyond it the driver is stuck, and stays so in the
-// free.
-#define LEAVE_MS_MAX 2000u
+// How often a free looks for the end of moves, each time after LOOK_NS at least: some 2 s. Beyond
+// it the driver is stuck, and stays so in the free. It is no time, which passes for a stopped
+// process.
+#define LEAVE_LOOKS_MAX 20000u
 #define PR_SET_TIMERSLACK_KEY 29
 
 static struct weir_mover *known_mover(struct weir_state *state) {
@@ -177,8 +178,11 @@ static uint64_t next_due(const struct weir_mover *mover) {
 uint64_t weir_mover_step(struct weir_state *state) {
     struct weir_mover *mover = known_mover(state);
     struct weir_swap *swap = state->swap;
-    if (!mover || !__atomic_load_n(&mover->unfree, __ATOMIC_RELAXED) || weir_lock(&mover->driving))
+    if (!mover || !__atomic_load_n(&mover->unfree, __ATOMIC_RELAXED))
         return UINT64_MAX;
+    // Who frees memory, or ends a context, is in the driver with it: others' answers do not wait.
+    if (!weir_lock_try(&mover->driving))
+        return WEIR_MOVING_LOOK_NS;
     if (!mover->relaxed) {
         mover->relaxed = 1;
         weir_capture_relax();
@@ -216,9 +220,8 @@ void weir_mover_leave(struct weir_swap *swap, uint32_t number) {
     struct weir_mover *mover = known_mover(swap->state);
     if (!mover)
         return;
-    uint64_t began_ms = weir_sys_now_ms();
     uint32_t never = 0;
-    while (take_back(swap, number) && weir_sys_now_ms() - began_ms < LEAVE_MS_MAX) {
+    for (uint32_t looks = 0; looks < LEAVE_LOOKS_MAX && take_back(swap, number); looks++) {
         int mode = weir_capture_relax();
         if (weir_lock(&mover->driving) == 0) {
             weir_moving_look(swap, weir_busy_clock());
@@ -243,6 +246,18 @@ static void take_back_all(struct weir_swap *swap, uint64_t context) {
     weir_unlock(&swap->state->lock);
 }
 
+// The context may outlive this: most releases of a primary context are not the last one.
+static void close_lane(struct weir_moving_lane *lane) {
+    CUcontext context = (CUcontext)(uintptr_t)lane->context, before;
+    int mode = weir_capture_relax();
+    if (WEIR_REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
+        weir_moving_close(lane);
+        WEIR_REAL(cuCtxPopCurrent_v2)(&before);
+    }
+    weir_capture_restore(mode);
+    *lane = (struct weir_moving_lane){.context = 0};
+}
+
 void weir_mover_context_ending(struct weir_state *state, uint64_t context) {
     struct weir_mover *mover = known_mover(state);
     if (!mover || weir_lock(&mover->driving))
@@ -255,7 +270,7 @@ void weir_mover_context_ending(struct weir_state *state, uint64_t context) {
             if (weir_moving_state(&mover->items[j]) == WEIR_MOVING_GIVEN &&
                 mover->items[j].lane == i)
                 weir_moving_finish(state->swap, &mover->items[j], WEIR_MOVE_UNDONE);
-        mover->lanes[i].context = 0;
+        close_lane(&mover->lanes[i]);
     }
     weir_unlock(&mover->driving);
 }

@@ -30,21 +30,39 @@ static int make_streams(struct weir_moving_lane *lane) {
     return made;
 }
 
-// The lane of a context, which is current; NULL where there can be none.
+void weir_moving_close(struct weir_moving_lane *lane) {
+    for (int way = 0; way < 2; way++) {
+        for (uint32_t i = 0; i < WEIR_MOVING_AHEAD; i++) {
+            const struct weir_moving_slot *slot = &lane->slots[way][i];
+            if (slot->begin)
+                WEIR_REAL(cuEventDestroy_v2)(slot->begin);
+            if (slot->end)
+                WEIR_REAL(cuEventDestroy_v2)(slot->end);
+        }
+        if (lane->streams[way])
+            WEIR_REAL(cuStreamDestroy_v2)(lane->streams[way]);
+    }
+    memset(lane, 0, sizeof(*lane));
+}
+
+// The lane of a context, which is current; NULL where there can be none now.
 static struct weir_moving_lane *lane_of(struct weir_mover *mover, uint64_t context) {
     struct weir_moving_lane *room = NULL;
     for (uint32_t i = 0; i < WEIR_MOVING_LANES; i++) {
         struct weir_moving_lane *lane = &mover->lanes[i];
         if (lane->context == context)
-            return lane->slots[1][WEIR_MOVING_AHEAD - 1].end ? lane : NULL;
+            return lane;
         if (!lane->context && !room)
             room = lane;
     }
     if (!room)
         return NULL;
-    memset(room, 0, sizeof(*room));
+    if (!make_streams(room)) {
+        weir_moving_close(room);
+        return NULL;
+    }
     room->context = context;
-    return make_streams(room) ? room : NULL;
+    return room;
 }
 
 static struct weir_moving_slot *free_slot(struct weir_moving_lane *lane, int way) {

@@ -87,6 +87,10 @@ void weir_moving_give(struct weir_swap *swap, uint64_t now_ns);
 // Looks at what the driver has, where that is due.
 void weir_moving_look(struct weir_swap *swap, uint64_t now_ns);
 
+// Gives the streams and events of a lane back to the driver, which goes on with what it has there.
+// Its context is current.
+void weir_moving_close(struct weir_moving_lane *lane);
+
 // What the driver had has ended.
 void weir_moving_finish(struct weir_swap *swap, struct weir_moving *item, uint32_t result);
 

@@ -200,9 +200,9 @@ struct weir_state {
 
     // The connection, written by the helper or who began it.
     int fd;
-    uint32_t link_up;   // requests may be sent
-    uint32_t refusing;  // the agent ended the session for good: nothing beyond credit is to be had
-    uint32_t gpu_count;
+    uint32_t link_up;    // requests may be sent
+    uint32_t refusing;   // the agent ended the session for good: nothing beyond credit is to be had
+    uint32_t gpu_count;  // also read without the lock
     uint64_t cookie;
     uint64_t session;
     uint64_t usage_inode;

@@ -206,6 +206,47 @@ func TestMovableEndsWithItsContext(t *testing.T) {
 	h.want("ok 0", "hold 0")
 }
 
+// What was freed is had again at once, whichever thread tells the agent of it.
+func TestMovableFreedIsFree(t *testing.T) {
+	t.Parallel()
+	a, h := startSwap(t, plain, 100*mib, "")
+	a.mu.Lock()
+	a.movable.limit = 4 * 2 * mib
+	a.mu.Unlock()
+	h.want("ok 0", "exchange")
+	a.settle("all is freed", a.live(0))
+}
+
+// Streams for moves are given back with each release of the primary context, of which most are not the last, and made
+// anew; where they cannot be made, a later move has them.
+func TestMovesAfterARelease(t *testing.T) {
+	t.Parallel()
+	a, h := startSwap(t, plain, 100*mib, "")
+	h.ok("alloc %d", 8*mib)
+	s := a.session(h, 1)
+	a.settle("granted", a.live(1))
+	h.want("ok 0", "streamless 1")
+	for i := range 5 {
+		a.move(s, abi.MoveEntry{Move: uint64(i) + 1, Id: 1, Bytes: 4 * mib})
+		want := uint32(abi.MoveDone)
+		if i == 0 {
+			want = abi.MoveFailed
+		}
+		b := a.settle("it is answered", func(b *movables) bool { return len(b.moved) == i+1 })
+		if got := b.moved[i].Result; got != want {
+			t.Errorf("result %d of move %d, want %d", got, i+1, want)
+		}
+		if got := h.ok("book"); got[5] > 2 {
+			t.Errorf("%d streams, want 2", got[5])
+		}
+		h.ok("retain 0")
+		h.want("ok 0", "release 0")
+	}
+	if got := h.ok("book"); got[5] != 0 {
+		t.Errorf("%d streams are left", got[5])
+	}
+}
+
 func TestUses(t *testing.T) {
 	t.Parallel()
 	a, h := startSwap(t, plain, 100*mib, "")

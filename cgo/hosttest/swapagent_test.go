@@ -21,6 +21,7 @@ type movables struct {
 	used     []uint64
 	usedAll  int
 	verdict  uint32 // to MOVABLE; 0: granted
+	limit    uint64 // of all sizes; 0: none
 }
 
 func (a *agent) publishSwap() {
@@ -81,15 +82,22 @@ func (a *agent) movableRequest(s *session, request abi.Request) error {
 		a.publishSwap()
 		return nil
 	}
-	if request.Id <= b.highest {
+	if request.Id <= b.highest && b.limit == 0 { // of several threads, not all come in order
 		a.t.Errorf("id %d after %d", request.Id, b.highest)
 	}
-	b.highest = request.Id
+	b.highest = max(b.highest, request.Id)
 	verdict := abi.Verdict{Header: abi.Header{Type: abi.MsgVerdict, Bytes: uint16(unsafe.Sizeof(abi.Verdict{})), Seq: request.Header.Seq},
 		Verdict: abi.Granted, Gpu: request.Gpu, Granted_bytes: request.Bytes}
-	if b.verdict != 0 {
+	sum := request.Bytes
+	for _, bytes := range b.sizes {
+		sum += bytes
+	}
+	switch {
+	case b.verdict != 0:
 		verdict.Verdict, verdict.Granted_bytes = b.verdict, 0
-	} else {
+	case b.limit != 0 && sum > b.limit:
+		verdict.Verdict, verdict.Granted_bytes = abi.OverSwap, 0
+	default:
 		b.sizes[request.Id] = request.Bytes
 	}
 	a.publishSwap()

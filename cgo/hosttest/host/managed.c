@@ -26,6 +26,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t in_bytes, out_bytes, prefetches;
 static int no_faults, no_peers;
 static uint64_t next_stream = 5000;
+static uint32_t streams;     // that there are
+static uint32_t streamless;  // so many streams more the driver refuses to make
 static cuMemFree_v2_fn *free_plain;
 static cuMemFreeAsync_fn *free_plain_async;
 
@@ -105,7 +107,19 @@ static CUresult prefetch(CUdeviceptr pointer, size_t bytes, CUdevice device, CUs
 static CUresult new_stream(CUstream *stream, unsigned flags, int priority) {
     if (flags != CU_STREAM_NON_BLOCKING || priority != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (streamless) {
+        streamless--;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    __atomic_fetch_add(&streams, 1, __ATOMIC_RELAXED);
     *stream = (CUstream)(uintptr_t)__atomic_add_fetch(&next_stream, 1, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
+}
+
+static CUresult end_stream(CUstream stream) {
+    if ((uintptr_t)stream < 5000)
+        return CUDA_ERROR_INVALID_VALUE;
+    __atomic_fetch_sub(&streams, 1, __ATOMIC_RELAXED);
     return CUDA_SUCCESS;
 }
 
@@ -194,6 +208,7 @@ static void install(void) {
     INSTALL(cuMemFree_v2, give);
     INSTALL(cuMemPrefetchAsync, prefetch);
     INSTALL(cuStreamCreateWithPriority, new_stream);
+    INSTALL(cuStreamDestroy_v2, end_stream);
     INSTALL(cuCtxGetStreamPriorityRange, priorities);
     INSTALL(cuDeviceGetAttribute, device_attribute);
     INSTALL(cuDeviceCanAccessPeer, peer);
@@ -239,8 +254,8 @@ static void tell_book(void) {
     if (state)
         weir_unlock(&state->lock);
     pthread_mutex_lock(&lock);
-    printf("ok %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", places, records, prefetches, in_bytes,
-           out_bytes);
+    printf("ok %u %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %u\n", places, records, prefetches,
+           in_bytes, out_bytes, __atomic_load_n(&streams, __ATOMIC_RELAXED));
     pthread_mutex_unlock(&lock);
 }
 
@@ -252,12 +267,59 @@ static void launch_with(char **words) {
         0);
 }
 
+#define EXCHANGERS 4
+#define EXCHANGES 500
+
+struct exchange {
+    uint64_t context;
+    pthread_barrier_t all;
+    int refused;
+};
+
+// Frees what it has and allocates as much, over and over.
+static void *exchange(void *argument) {
+    struct exchange *of = argument;
+    CUdeviceptr pointer;
+    test_driver_use_context(of->context);
+    weir_cuMemAlloc_v2(&pointer, WEIR_MOVABLE_UNIT);
+    pthread_barrier_wait(&of->all);
+    for (int i = 0; i < EXCHANGES; i++) {
+        weir_cuMemFree_v2(pointer);
+        if (weir_cuMemAlloc_v2(&pointer, WEIR_MOVABLE_UNIT) == CUDA_SUCCESS)
+            continue;
+        __atomic_fetch_add(&of->refused, 1, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    weir_cuMemFree_v2(pointer);
+    return NULL;
+}
+
+static void exchange_all(void) {
+    pthread_t threads[EXCHANGERS];
+    CUcontext context = NULL;
+    struct exchange of = {.refused = 0};
+    WEIR_REAL(cuCtxGetCurrent)(&context);
+    of.context = (uint64_t)(uintptr_t)context;
+    pthread_barrier_init(&of.all, NULL, EXCHANGERS);
+    for (int i = 0; i < EXCHANGERS; i++)
+        pthread_create(&threads[i], NULL, exchange, &of);
+    for (int i = 0; i < EXCHANGERS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&of.all);
+    say(0, (uint64_t)of.refused);
+}
+
 int test_managed(char **words) {
     if (!strcmp(words[0], "swap")) {
         no_faults = words[1] && !strcmp(words[1], "card");
         no_peers = words[1] && !strcmp(words[1], "peers");
         install();
         say(0, 0);
+    } else if (!strcmp(words[0], "streamless")) {
+        streamless = (uint32_t)number(words[1]);
+        say(0, 0);
+    } else if (!strcmp(words[0], "exchange")) {
+        exchange_all();
     } else if (!strcmp(words[0], "answers")) {
         tell_answers(number(words[1]));
     } else if (!strcmp(words[0], "book")) {
