@@ -1,4 +1,5 @@
 // copy.c: copies of so many bytes in a row, in all their forms.
+#include "peers.h"
 #include "transfer.h"
 #include "used.h"
 
@@ -141,16 +142,15 @@ CUresult weir_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
     CUresult weir_##export(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,                 \
                            CUcontext from_context, size_t bytes) {                                 \
         weir_used_addresses(to, from);                                                             \
-        return WEIR_TRANSFER(WEIR_TRANSFER_PEER, per_thread, bytes, 0,                             \
-                             WEIR_REAL(export)(to, to_context, from, from_context, bytes));        \
+        return WEIR_PEERS(to_context, from_context, NULL, per_thread, bytes, 0,                    \
+                          WEIR_REAL(export)(to, to_context, from, from_context, bytes));           \
     }
 #define PEER_ASYNC(export, per_thread)                                                             \
     CUresult weir_##export(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,                 \
                            CUcontext from_context, size_t bytes, CUstream stream) {                \
         weir_used_addresses(to, from);                                                             \
-        return WEIR_TRANSFER_IN_STREAM(                                                            \
-            WEIR_TRANSFER_PEER, stream, per_thread, bytes, 0,                                      \
-            WEIR_REAL(export)(to, to_context, from, from_context, bytes, stream));                 \
+        return WEIR_PEERS(to_context, from_context, stream, per_thread, bytes, 0,                  \
+                          WEIR_REAL(export)(to, to_context, from, from_context, bytes, stream));   \
     }
 
 PEER(cuMemcpyPeer, 0)

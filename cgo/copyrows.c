@@ -1,5 +1,6 @@
 // copyrows.c: copies of rows and planes, which are described by a structure. Each end is of a kind
 // that it names, an address whose kind only the driver knows, or an array.
+#include "peers.h"
 #include "transfer.h"
 #include "used.h"
 
@@ -42,13 +43,6 @@ static struct shape shape_3d_v1(const CUDA_MEMCPY3D_v1 *copy) {
     return SHAPE(copy, copy->Depth);
 }
 
-static struct shape shape_peer(const CUDA_MEMCPY3D_PEER *copy) {
-    struct shape shape = shape_3d(copy);
-    if (shape.kind == WEIR_TRANSFER_DEVICE)
-        shape.kind = WEIR_TRANSFER_PEER;
-    return shape;
-}
-
 // Without a structure it is the driver's to say what is wrong.
 #define COPY_ROWS(export, copy_type, shape_of, per_thread)                                         \
     CUresult weir_##export(const copy_type *copy) {                                                \
@@ -86,7 +80,32 @@ COPY_ROWS_ASYNC(cuMemcpy3DAsync, CUDA_MEMCPY3D_v1, shape_3d_v1, 0)
 COPY_ROWS_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D, shape_3d, 0)
 COPY_ROWS_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, shape_3d, 1)
 
-COPY_ROWS(cuMemcpy3DPeer, CUDA_MEMCPY3D_PEER, shape_peer, 0)
-COPY_ROWS(cuMemcpy3DPeer_ptds, CUDA_MEMCPY3D_PEER, shape_peer, 1)
-COPY_ROWS_ASYNC(cuMemcpy3DPeerAsync, CUDA_MEMCPY3D_PEER, shape_peer, 0)
-COPY_ROWS_ASYNC(cuMemcpy3DPeerAsync_ptsz, CUDA_MEMCPY3D_PEER, shape_peer, 1)
+// ---- The form for peers, whose ends are each in a context ----
+
+// Copies with an end in the host are like others.
+#define COPY_PEERS(stream, per_thread, call, otherwise)                                            \
+    if (!copy)                                                                                     \
+        return call;                                                                               \
+    struct shape shape = shape_3d(copy);                                                           \
+    weir_used_addresses(copy->dstDevice, copy->srcDevice);                                         \
+    if (shape.kind != WEIR_TRANSFER_DEVICE)                                                        \
+        return otherwise;                                                                          \
+    return WEIR_PEERS((CUcontext)copy->reserved1, (CUcontext)copy->reserved0, stream, per_thread,  \
+                      shape.bytes, shape.row_bytes, call)
+#define COPY_3D_PEER(export, per_thread)                                                           \
+    CUresult weir_##export(const CUDA_MEMCPY3D_PEER *copy) {                                       \
+        COPY_PEERS(NULL, per_thread, WEIR_REAL(export)(copy),                                      \
+                   WEIR_TRANSFER(shape.kind, per_thread, shape.bytes, shape.row_bytes,             \
+                                 WEIR_REAL(export)(copy)));                                        \
+    }
+#define COPY_3D_PEER_ASYNC(export, per_thread)                                                     \
+    CUresult weir_##export(const CUDA_MEMCPY3D_PEER *copy, CUstream stream) {                      \
+        COPY_PEERS(stream, per_thread, WEIR_REAL(export)(copy, stream),                            \
+                   WEIR_TRANSFER_IN_STREAM(shape.kind, stream, per_thread, shape.bytes,            \
+                                           shape.row_bytes, WEIR_REAL(export)(copy, stream)));     \
+    }
+
+COPY_3D_PEER(cuMemcpy3DPeer, 0)
+COPY_3D_PEER(cuMemcpy3DPeer_ptds, 1)
+COPY_3D_PEER_ASYNC(cuMemcpy3DPeerAsync, 0)
+COPY_3D_PEER_ASYNC(cuMemcpy3DPeerAsync_ptsz, 1)

@@ -202,8 +202,28 @@ struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu, uint
     return enter(gate, gpu, word, stack);
 }
 
-struct weir_pass weir_gate_enter_beside(struct weir_gate *gate, uint32_t gpu) {
-    return enter(gate, gpu, NULL, 0);
+int weir_gate_enter_now(struct weir_gate *gate, uint32_t gpu, const struct weir_gate_tries *tries,
+                        struct weir_pass *pass) {
+    int through = tries->through >> gpu & 1;
+    if (!through && (weir_gate_lease(gate, gpu) & WEIR_LEASE_CLOSED))
+        return 0;
+    *pass = publish(gate, gpu, NULL, 0);
+    if (through || !(pass->lease & WEIR_LEASE_CLOSED))
+        return 1;
+    retire(gate, gpu, *pass);
+    return 0;
+}
+
+void weir_gate_await(struct weir_gate *gate, uint32_t gpu, struct weir_gate_tries *tries) {
+    uint32_t lease = weir_gate_lease(gate, gpu);
+    if (!(lease & WEIR_LEASE_CLOSED))
+        return;
+    set_waiting(gate, gpu, NULL, 1);
+    if (!wait_once(gate, gpu, lease, &tries->since_ms)) {
+        count(&gate->passed_closed[gpu]);
+        tries->through |= 1ull << gpu;
+    }
+    set_waiting(gate, gpu, NULL, 0);
 }
 
 void weir_gate_leave_slow(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass) {

@@ -162,9 +162,19 @@ struct weir_pass weir_gate_enter_slow(struct weir_gate *gate, uint32_t gpu,
                                       uintptr_t stack) WEIR_RARE;
 void weir_gate_leave_slow(struct weir_gate *gate, uint32_t gpu, struct weir_pass pass) WEIR_RARE;
 
-// The same as weir_gate_enter where a thread enters several gates one after the other, for one
-// launch on several GPUs: it is counted as one of the crowd.
-struct weir_pass weir_gate_enter_beside(struct weir_gate *gate, uint32_t gpu);
+// What a launch on several GPUs has waited for so far.
+struct weir_gate_tries {
+    uint64_t since_ms;  // when it first waited; 0: it has not
+    uint64_t through;   // bits of GPUs whose gates it has waited for as long as it may
+};
+
+// Of a launch on several GPUs: enters one gate, as one of the crowd, where that needs no wait.
+// Whether it has. Where not, the thread leaves those that it has entered for this launch, waits
+// outside all of them, once, and begins anew: so who waits for one GPU holds up the end of no other
+// one's lease, and two such launches never wait for each other.
+int weir_gate_enter_now(struct weir_gate *gate, uint32_t gpu, const struct weir_gate_tries *tries,
+                        struct weir_pass *pass);
+void weir_gate_await(struct weir_gate *gate, uint32_t gpu, struct weir_gate_tries *tries);
 
 // The stack pointer of the function that launches.
 static inline uintptr_t weir_gate_stack(void) {

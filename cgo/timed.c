@@ -101,46 +101,47 @@ struct call {
     CUstream stream;
     uint64_t what, size, shape;
     enum weir_timed_how how;
-    int one_of_several;  // devices that one call launches on
 };
 
-// Work that is one of several launches of a call, or has no lane.
+// Work that has no lane.
 static struct weir_timed go_uncounted(struct weir_time *time, uint32_t gpu, uint32_t ordinal,
                                       const struct call *call) {
     struct weir_timed op = {.time = time, .gpu = gpu, .gated = call->how == WEIR_TIMED_GATED};
     if (op.gated)
-        op.pass = call->one_of_several ? weir_gate_enter_beside(&time->gate, gpu)
-                                       : weir_window_enter_loose(time, gpu, ordinal);
+        op.pass = weir_window_enter_loose(time, gpu, ordinal);
     weir_timed_set_active(time, gpu);
     return op;
+}
+
+static int is_captured(struct weir_time *time, CUstream stream) {
+    return WEIR_GET(time->busy.captures) && weir_busy_is_captured(&time->busy, stream);
+}
+
+// This thread's lane for work on a device, made if need be; NULL where there is none.
+static struct weir_busy_lane *lane_on(struct weir_time *time, CUcontext context, uint32_t ordinal,
+                                      CUstream stream) {
+    weir_gate_know(&time->gate);  // by which it is seen that its lanes are nobody's any more
+    struct weir_busy_lane *lane =
+        weir_busy_lane_find(&time->busy, weir_sys_self(), context, ordinal, stream);
+    lane = lane && lane->gpu == ordinal ? lane : NULL;
+    if (lane && WEIR_GET(time->busy.captures))
+        WEIR_PUT(lane->mark_at_ns, 0);
+    return lane;
 }
 
 // Work in a stream of a context, for a device by its ordinal.
 static struct weir_timed go(struct weir_time *time, CUcontext context, uint32_t ordinal,
                             const struct call *call) {
     const struct weir_timed nothing = {.time = NULL};
-    if (WEIR_GET(time->busy.captures) && weir_busy_is_captured(&time->busy, call->stream))
-        return nothing;
-    uint32_t number = number_of(time, ordinal);
+    uint32_t number = is_captured(time, call->stream) ? 0 : number_of(time, ordinal);
     if (!number)
         return nothing;
-    weir_gate_know(&time->gate);  // by which it is seen that its lanes are nobody's any more
-    struct weir_busy_lane *lane =
-        weir_busy_lane_find(&time->busy, weir_sys_self(), context, ordinal, call->stream);
-    lane = lane && lane->gpu == ordinal ? lane : NULL;
+    struct weir_busy_lane *lane = lane_on(time, context, ordinal, call->stream);
     struct weir_busy_kind kind = weir_busy_kind(call->what, call->size, call->shape, ordinal);
-    struct weir_timed op;
-    if (lane && WEIR_GET(time->busy.captures))
-        WEIR_PUT(lane->mark_at_ns, 0);
-    if (lane && !call->one_of_several) {
-        op = weir_timed_go(time, number - 1, lane, NULL, kind, call->how);
-    } else {
-        op = go_uncounted(time, number - 1, ordinal, call);
-        if (lane)
-            op.launch = weir_busy_begin_in(&time->busy, lane, kind);
-        else
-            weir_busy_loose(&time->busy, ordinal, kind);
-    }
+    if (lane)
+        return weir_timed_go(time, number - 1, lane, NULL, kind, call->how);
+    struct weir_timed op = go_uncounted(time, number - 1, ordinal, call);
+    weir_busy_loose(&time->busy, ordinal, kind);
     return op;
 }
 
@@ -179,7 +180,7 @@ static int owner_of(CUstream stream, CUcontext *context, CUdevice *device) {
 
 struct weir_timed weir_timed_begin_slow(CUstream stream, uint64_t what, uint64_t size,
                                         uint64_t shape, enum weir_timed_how how) {
-    const struct call call = {stream, what, size, shape, how, 0};
+    const struct call call = {stream, what, size, shape, how};
     struct weir_time *time = time_of();
     CUcontext context;
     CUdevice device;
@@ -195,15 +196,38 @@ struct weir_timed weir_timed_begin_slow(CUstream stream, uint64_t what, uint64_t
     return go(time, context, (uint32_t)device, &call);
 }
 
-void weir_timed_begin_on(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
-                         uint64_t what, uint64_t size, uint64_t shape, enum weir_timed_how how) {
+int weir_timed_try(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                   const struct weir_gate_tries *tries) {
     struct weir_time *time = time_of();
+    int passes = !time || is_captured(time, weir_timed_stream(stream, per_thread));
+    uint32_t number = passes ? 0 : number_of(time, ordinal);
+    *op = (struct weir_timed){.time = NULL};
+    if (!number)
+        return 1;
+    *op = (struct weir_timed){.time = time, .gpu = number - 1, .gated = 1};
+    return weir_gate_enter_now(&time->gate, op->gpu, tries, &op->pass);
+}
+
+void weir_timed_await(const struct weir_timed *op, struct weir_gate_tries *tries) {
+    weir_gate_await(&op->time->gate, op->gpu, tries);
+}
+
+void weir_timed_count(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                      uint64_t what, uint64_t size, uint64_t shape) {
+    struct weir_time *time = op->time;
     CUcontext context = NULL;
     CUdevice device;
-    *op = (struct weir_timed){.time = NULL};
     stream = weir_timed_stream(stream, per_thread);
-    if (time && owner_of(stream, &context, &device))
-        *op = go(time, context, ordinal, &(struct call){stream, what, size, shape, how, 1});
+    if (!time)
+        return;
+    int known = owner_of(stream, &context, &device);
+    struct weir_busy_lane *lane = known ? lane_on(time, context, ordinal, stream) : NULL;
+    struct weir_busy_kind kind = weir_busy_kind(what, size, shape, ordinal);
+    if (lane)
+        op->launch = weir_busy_begin_in(&time->busy, lane, kind);
+    else
+        weir_busy_loose(&time->busy, ordinal, kind);
+    weir_timed_set_active(time, op->gpu);
 }
 
 void weir_timed_end_slow(struct weir_time *time, struct weir_busy_lane *lane, uint64_t added_ns,

@@ -103,9 +103,15 @@ static inline void weir_timed_begin(struct weir_timed *op, CUstream stream, int 
 // Returns `result`, what the driver has said.
 static inline CUresult weir_timed_end(struct weir_timed *op, CUresult result);
 
-// The same where the work is for a device, by its ordinal, that need not be the current context's.
-void weir_timed_begin_on(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
-                         uint64_t what, uint64_t size, uint64_t shape, enum weir_timed_how how);
+// Of a call that is for several devices, by ordinals: goes through the gate of one, where that
+// needs no wait, with what the call has waited for so far. Whether it has. Where not, the caller
+// ends those that it has gone through with CUDA_SUCCESS, waits for this one, and begins anew.
+// Nothing of it is counted but by weir_timed_count.
+int weir_timed_try(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                   const struct weir_gate_tries *tries);
+void weir_timed_await(const struct weir_timed *op, struct weir_gate_tries *tries);
+void weir_timed_count(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                      uint64_t what, uint64_t size, uint64_t shape);
 
 // A call has returned with success that waited for a stream, or found it done; for all streams of
 // the current context where `whole_context`.

@@ -101,7 +101,7 @@ func (p *program) expectTimed(export string, arguments []uint64, want timed, mor
 		}
 		var number, perThread, how int
 		var stream uint64
-		if _, err := fmt.Sscanf(story[0], "on 99 begin %d stream %x thread %d how %d", &number, &stream, &perThread, &how); err != nil ||
+		if _, err := fmt.Sscanf(story[0], "begin %d stream %x thread %d how %d", &number, &stream, &perThread, &how); err != nil ||
 			(timed{stream, perThread, how}) != want {
 			p.t.Errorf("%s: %s, want %+v (%v)", export, story[0], want, err)
 		}
@@ -172,23 +172,26 @@ func (p *program) expectUntimed(export string, arguments []uint64) {
 	p.do("now answer 0")
 }
 
-// A launch on several devices is begun for each, in the order of the devices, before the one call, and ended in the
-// other order after it.
+// A launch on several devices goes through the gate of each, in the order of the devices, and is counted for each,
+// before the one call. Where one is closed, it leaves those before it, waits for that one, and begins anew.
 func TestT1LaunchOnSeveralDevices(t *testing.T) {
 	const export = "cuLaunchCooperativeKernelMultiDevice"
 	p := start(t)
 	launches := p.addresses("launches 310 120 230")[0]
+	p.do("now closed 2")
 	_, story := p.call(export, launches, 3, 0x33)
-	if len(story) != 7 {
+	want := []string{
+		"on 0 try 1 stream 120 thread 0 open", "on 1 try 2 stream 230 thread 0 closed", "end 1 0", "await 2",
+		"on 0 try 3 stream 120 thread 0 open", "on 1 try 4 stream 230 thread 0 open", "on 2 try 5 stream 310 thread 0 open",
+		"count 3 on 0 stream 120 thread 0 what f", "count 4 on 1 stream 230 thread 0 what f", "count 5 on 2 stream 310 thread 0 what f",
+		"call " + export + fmt.Sprintf(" %x,3,33,", launches), "end 5 0", "end 4 0", "end 3 0",
+	}
+	if len(story) != len(want) {
 		t.Fatalf("came to pass:\n%s", strings.Join(story, "\n"))
 	}
-	for i, want := range []string{
-		"on 0 begin 1 stream 120 thread 0 how 0", "on 1 begin 2 stream 230 thread 0 how 0",
-		"on 2 begin 3 stream 310 thread 0 how 0", "call " + export + fmt.Sprintf(" %x,3,33,", launches),
-		"end 3 0", "end 2 0", "end 1 0",
-	} {
-		if !strings.HasPrefix(story[i], want) {
-			t.Errorf("%s, want %s", story[i], want)
+	for i := range want {
+		if !strings.HasPrefix(story[i], want[i]) {
+			t.Errorf("%s, want %s", story[i], want[i])
 		}
 	}
 	for _, arguments := range [][]uint64{{0, 3, 0x33}, {launches, 0, 0x33}, {launches, 1 << 20, 0x33}} {
@@ -339,7 +342,7 @@ func TestGraphsWithMemory(t *testing.T) {
 	for _, suffix := range []string{"", "_ptsz"} {
 		_, story := p.call("cuGraphLaunch"+suffix, 0x11, 0x22)
 		want := []string{"call cuGraphUpload" + suffix + " 11,22,",
-			fmt.Sprintf("on 99 begin 1 stream 22 thread %d how 0 what 11 size 0 shape 0", len(suffix)/5),
+			fmt.Sprintf("begin 1 stream 22 thread %d how 0 what 11 size 0 shape 0", len(suffix)/5),
 			"call cuGraphLaunch" + suffix + " 11,22,", "end 1 0"}
 		want[1] = strings.Replace(want[1], "begin 1", fmt.Sprintf("begin %d", 1+len(suffix)/5), 1)
 		want[3] = fmt.Sprintf("end %d 0", 1+len(suffix)/5)

@@ -30,9 +30,11 @@ func open(number uint32) uint32   { return number << 1 }
 func closed(number uint32) uint32 { return number<<1 | abi.LeaseClosed }
 
 // setLease writes the lease of GPU 0 and wakes who waits for it.
-func (a *agent) setLease(word uint32) {
+func (a *agent) setLease(word uint32) { a.setLeaseOf(0, word) }
+
+func (a *agent) setLeaseOf(gpu uintptr, word uint32) {
 	a.mu.Lock()
-	at := a.control.word32(leaseAt)
+	at := a.control.word32(leaseAt + gpu*unsafe.Sizeof(abi.GPUControl{}))
 	a.mu.Unlock()
 	atomic.StoreUint32(at, word)
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(at)), 1, 1<<30, 0, 0, 0)
@@ -49,12 +51,17 @@ func (a *agent) look(s *session, number uint32) {
 	}
 }
 
-// said waits until something was said of a lease of GPU 0, and returns how often it was.
+// said waits until something was said of a lease of GPU 0, and returns it.
 func (a *agent) said(kind uint16, number uint32) (turn abi.Turn) {
+	a.t.Helper()
+	return a.saidOf(0, kind, number)
+}
+
+func (a *agent) saidOf(gpu uint32, kind uint16, number uint32) (turn abi.Turn) {
 	a.t.Helper()
 	a.eventually("a message about GPU time", func() bool {
 		for _, one := range a.turns {
-			if one.Header.Type == kind && one.Lease == number && one.Gpu == 0 {
+			if one.Header.Type == kind && one.Lease == number && one.Gpu == gpu {
 				turn = one
 				return true
 			}

@@ -226,6 +226,69 @@ static void waived(void) {
     HOLDS(gate->counts.ungated == 3);
 }
 
+// A launch on GPUs 0 and 1, as launchmany.c goes through their gates.
+static void *launch_on_two(void *argument) {
+    struct slow_launch *launch = argument;
+    struct weir_gate_tries tries = {0, 0};
+    struct weir_pass passes[2];
+    for (uint32_t gpu = 0; gpu < 2;) {
+        if (weir_gate_enter_now(gate, gpu, &tries, &passes[gpu])) {
+            gpu++;
+            continue;
+        }
+        for (uint32_t i = 0; i < gpu; i++)
+            weir_gate_leave(gate, i, passes[i]);
+        weir_gate_await(gate, gpu, &tries);
+        gpu = 0;
+    }
+    sem_post(&launch->entered);
+    while (sem_wait(&launch->may_leave) != 0)
+        ;
+    for (uint32_t gpu = 0; gpu < 2; gpu++)
+        weir_gate_leave(gate, gpu, passes[gpu]);
+    return NULL;
+}
+
+static void begin_on_two(struct slow_launch *launch) {
+    sem_init(&launch->entered, 0, 0);
+    sem_init(&launch->may_leave, 0, 0);
+    pthread_create(&launch->thread, NULL, launch_on_two, launch);
+}
+
+// Who waits for one GPU is inside no other's gate, so that one's lease ends at once; and it is
+// inside both in the end, or has waited for both as long as may be.
+static void several(void) {
+    struct slow_launch launch;
+    struct page beside = page_new();
+    page_write(&beside, closed_lease(1));
+    weir_gate_bind(gate, 1, beside.seen);
+    begin_on_two(&launch);
+    await_gated(1);
+    HOLDS(weir_gate_inside(gate, 0) == 0);
+    page_write(&page, closed_lease(1));
+    HOLDS(weir_gate_revoke(gate, 0, LONG_MS) == 0);
+    page_write(&beside, open_lease(2));
+    while (!weir_gate_waiting(gate, 0))
+        ;
+    page_write(&beside, closed_lease(2));
+    HOLDS(weir_gate_revoke(gate, 1, LONG_MS) == 0);
+    page_write(&page, open_lease(2));
+    page_write(&beside, open_lease(3));
+    await_entry(&launch);
+    HOLDS(weir_gate_inside(gate, 0) == 1 && weir_gate_inside(gate, 1) == 1);
+    end_launch(&launch);
+    HOLDS(gate->counts.gated == 1 && !gate->counts.ungated && !gate->counts.late);
+    HOLDS(!weir_gate_inside(gate, 0) && !weir_gate_inside(gate, 1));
+
+    gate->wait_ms_max = 10;
+    page_write(&beside, closed_lease(3));
+    page_write(&page, closed_lease(2));
+    begin_on_two(&launch);
+    await_entry(&launch);
+    HOLDS(gate->counts.ungated == 2 && gate->passed_closed[0] == 1 && gate->passed_closed[1] == 1);
+    end_launch(&launch);
+}
+
 static void agent_gone(void) {
     struct slow_launch launch;
     page_write(&page, closed_lease(1));
@@ -487,7 +550,7 @@ static const struct {
     CASE(opened),   CASE(numbered),     CASE(order),         CASE(inside),     CASE(other_gpu),
     CASE(waits),    CASE(longest_wait), CASE(waived),        CASE(agent_gone), CASE(no_leases),
     CASE(replaced), CASE(nested),       CASE(nested_beside), CASE(jumps),      CASE(ends_inside),
-    CASE(forks),    CASE(vforks),       CASE(crowded),       CASE(filtered),
+    CASE(forks),    CASE(vforks),       CASE(crowded),       CASE(filtered),   CASE(several),
 };
 
 int run_case(const char *name) {

@@ -100,6 +100,7 @@ static void set_now(void) {
     } all[] = {
         {"answer", &now.answer},     {"capturing", &now.capturing}, {"active", &now.active},
         {"attached", &now.attached}, {"other", &now.other},         {"recalled", &now.recalled},
+        {"closed", &now.closed},
     };
     for (size_t i = 0; name && i < sizeof(all) / sizeof(all[0]); i++)
         if (strcmp(all[i].name, name) == 0)

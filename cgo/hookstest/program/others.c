@@ -9,6 +9,7 @@
 #include "../../graph.h"
 #include "../../making.h"
 #include "../../note.h"
+#include "../../peers.h"
 #include "timed.h"
 
 // ---- The scheduler of time ----
@@ -19,18 +20,46 @@ static uintptr_t word(const void *handle) {
     return (uintptr_t)handle;
 }
 
-void weir_timed_begin_on(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
-                         uint64_t what, uint64_t size, uint64_t shape, enum weir_timed_how how) {
+void weir_timed_begin(struct weir_timed *op, CUstream stream, int per_thread, uint64_t what,
+                      uint64_t size, uint64_t shape, enum weir_timed_how how) {
     op->number = ++begun;
-    happened("on %u", ordinal);
-    happened(" begin %d stream %" PRIxPTR " thread %d how %d what %" PRIx64 " size %" PRIx64
+    happened("begin %d stream %" PRIxPTR " thread %d how %d what %" PRIx64 " size %" PRIx64
              " shape %" PRIx64,
              op->number, word(stream), per_thread, how, what, size, shape);
 }
 
-void weir_timed_begin(struct weir_timed *op, CUstream stream, int per_thread, uint64_t what,
-                      uint64_t size, uint64_t shape, enum weir_timed_how how) {
-    weir_timed_begin_on(op, 99, stream, per_thread, what, size, shape, how);
+int weir_timed_try(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                   const struct weir_gate_tries *tries) {
+    (void)tries;
+    op->number = ++begun;
+    int passes = now.closed != 1;
+    now.closed -= now.closed != 0;
+    happened("on %u try %d stream %" PRIxPTR " thread %d %s", ordinal, op->number, word(stream),
+             per_thread, passes ? "open" : "closed");
+    return passes;
+}
+
+void weir_timed_await(const struct weir_timed *op, struct weir_gate_tries *tries) {
+    (void)tries;
+    happened("await %d", op->number);
+}
+
+void weir_timed_count(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                      uint64_t what, uint64_t size, uint64_t shape) {
+    happened("count %d on %u stream %" PRIxPTR " thread %d what %" PRIx64 " size %" PRIx64
+             " shape %" PRIx64,
+             op->number, ordinal, word(stream), per_thread, what, size, shape);
+}
+
+// In place of peers.c.
+void weir_peers_begin(struct weir_peers *peers, CUcontext to, CUcontext from,
+                      struct weir_transfer_stream in, uint64_t bytes, uint64_t row_bytes) {
+    (void)to, (void)from;
+    weir_transfer_begin(&peers->op, WEIR_TRANSFER_PEER, in, bytes, row_bytes);
+}
+
+CUresult weir_peers_end(struct weir_peers *peers, CUresult result) {
+    return weir_timed_end(&peers->op, result);
 }
 
 CUresult weir_timed_end(struct weir_timed *op, CUresult result) {

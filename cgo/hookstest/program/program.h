@@ -28,6 +28,7 @@ struct circumstances {
     uint64_t attached;   // a context's further attachments
     uint64_t other;      // a green context's other handle
     uint64_t recalled;   // graphs have memory nodes
+    uint64_t closed;     // so many tries of gates, less one, find one closed; 0: none does
 };
 extern struct circumstances now;
 

@@ -2,6 +2,7 @@
 #ifndef WEIR_TIMED_H
 #define WEIR_TIMED_H
 
+#include "../../gate.h"
 #include "../../hooks.h"
 
 struct weir_timed {
@@ -12,8 +13,11 @@ enum weir_timed_how { WEIR_TIMED_GATED = 0, WEIR_TIMED_CHARGED = 1 };
 
 void weir_timed_begin(struct weir_timed *op, CUstream stream, int per_thread, uint64_t what,
                       uint64_t size, uint64_t shape, enum weir_timed_how how);
-void weir_timed_begin_on(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
-                         uint64_t what, uint64_t size, uint64_t shape, enum weir_timed_how how);
+int weir_timed_try(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                   const struct weir_gate_tries *tries);
+void weir_timed_await(const struct weir_timed *op, struct weir_gate_tries *tries);
+void weir_timed_count(struct weir_timed *op, uint32_t ordinal, CUstream stream, int per_thread,
+                      uint64_t what, uint64_t size, uint64_t shape);
 CUresult weir_timed_end(struct weir_timed *op, CUresult result);
 
 // All launches of kernels go this way here.

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../contexts.h"
 #include "../../timed.h"
 #include "driver.h"
 #include "host.h"
@@ -87,6 +88,19 @@ static CUresult launch(CUfunction function, unsigned gx, unsigned gy, unsigned g
 static CUresult set(CUdeviceptr pointer, unsigned char value, size_t bytes, CUstream stream) {
     (void)pointer, (void)value;
     return test_work_submit(stream, bytes >> 14);
+}
+
+static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                          CUcontext from_context, size_t us, CUstream stream) {
+    (void)to, (void)to_context, (void)from, (void)from_context;
+    return test_work_submit(stream, us);
+}
+
+static CUresult launch_many(CUDA_LAUNCH_PARAMS *many, unsigned devices, unsigned flags) {
+    (void)flags;
+    for (unsigned i = 0; i < devices; i++)
+        test_work_submit(many[i].hStream, (uintptr_t)many[i].function);
+    return CUDA_SUCCESS;
 }
 
 static CUresult create_event(CUevent *event, unsigned flags) {
@@ -171,6 +185,8 @@ static CUresult destroy_stream(CUstream stream) {
 void test_work_install(void) {
     INSTALL(cuLaunchKernel, launch);
     INSTALL(cuMemsetD8Async, set);
+    INSTALL(cuMemcpyPeerAsync, copy_peer);
+    INSTALL(cuLaunchCooperativeKernelMultiDevice, launch_many);
     INSTALL(cuEventCreate, create_event);
     INSTALL(cuEventRecord, record_event);
     INSTALL(cuEventQuery, query_event);
@@ -242,11 +258,36 @@ static void tell(void) {
            counts->agentless, counts->late, depth);
 }
 
+// On both GPUs, whose contexts the library has not seen begin: a copy from one to the other in the
+// first one's stream, and a launch.
+static CUresult copy_between(uint64_t us) {
+    for (uint32_t gpu = 0; gpu < TEST_GPUS; gpu++) {
+        struct weir_context record = {.handle = gpu + 1, .gpu = gpu};
+        uint32_t place;
+        weir_contexts_enter(weir_state_page, &record, &place);
+    }
+    return weir_cuMemcpyPeerAsync(0, (CUcontext)2, 0, (CUcontext)1, us, NULL);
+}
+
+static CUresult launch_on_both(uint64_t us) {
+    CUDA_LAUNCH_PARAMS many[TEST_GPUS];
+    memset(many, 0, sizeof(many));
+    for (uintptr_t i = 0; i < TEST_GPUS; i++) {
+        many[i].function = (CUfunction)us;
+        many[i].hStream = (CUstream)((i + 1) * 256 + 70);
+    }
+    return weir_cuLaunchCooperativeKernelMultiDevice(many, TEST_GPUS, 0);
+}
+
 int test_work(char **words) {
     if (test_lanes(words))
         return 1;
     if (!strcmp(words[0], "kernel")) {
         say(test_launch(number(words[1]), number(words[2])), 0);
+    } else if (!strcmp(words[0], "peer")) {
+        say(copy_between(number(words[1])), 0);
+    } else if (!strcmp(words[0], "both")) {
+        say(launch_on_both(number(words[1])), 0);
     } else if (!strcmp(words[0], "hog")) {
         start_hog(words);
     } else if (!strcmp(words[0], "stop")) {
