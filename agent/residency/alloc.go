@@ -43,20 +43,23 @@ func (s *sums) lack() int64 { return s.fresh + s.host }
 func (s *sums) total() int64 { return s.here() + s.lack() }
 
 type alloc struct {
-	id      AllocID
-	session Session
-	flow    *flow
-	size    int64
-	stamp   int64  // of its last use; no two are equal on a GPU
-	usedIn  uint64 // the flow's lease in which that was
-	sum     sums
-	pieces  []place
-	one     [1]place
-	low     int        // no piece before it lacks
-	high    int        // no piece behind it is resident
-	at      [heaps]int // places in the flow's heaps; 0: in none
-	before  *alloc     // in its session's list
-	after   *alloc
+	id        AllocID
+	session   Session
+	flow      *flow
+	process   *process
+	size      int64
+	stamp     int64  // of its last use; no two are equal on a GPU
+	usedIn    uint64 // the flow's lease in which that was
+	sum       sums
+	pieces    []place
+	one       [1]place
+	undone    int        // moves that were not to be had, in a row
+	restUntil int64      // 0: it does not rest by itself
+	low       int        // no piece before it lacks
+	high      int        // no piece behind it is resident
+	at        [heaps]int // places in heaps; 0: in none
+	before    *alloc     // in its session's list
+	after     *alloc
 }
 
 // bytes is the size of piece i.
@@ -109,6 +112,7 @@ func (n *Node) list(a *alloc) {
 // forget takes a out of everything; its moves are answered by nobody any more.
 func (n *Node) forget(a *alloc) {
 	f := a.flow
+	a.wake()
 	for _, lane := range []*lane{&f.on.ins, &f.on.outs} {
 		if a.sum.coming == 0 && a.sum.going == 0 {
 			break
@@ -122,6 +126,7 @@ func (n *Node) forget(a *alloc) {
 	f.untally(a)
 	a.sum = sums{}
 	f.file(a)
+	a.process.left()
 	n.reserved -= a.size
 	delete(n.allocs, a.id)
 	if a.after != nil {

@@ -52,7 +52,7 @@ type Config struct {
 	Linger int64
 	// Round: a lease that lasts for longer counts as several, so that what it used long ago is not recent.
 	Round int64
-	// Retry: a flow of which a move failed has none for so long.
+	// Retry: a process of which a move failed has none for so long.
 	Retry int64
 }
 

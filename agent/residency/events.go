@@ -18,6 +18,7 @@ func (n *Node) Set(now int64, id FlowID, gpu int, state State, turn int64) []Dec
 // Of a flow that is no holder (any more) it only tells that they were used.
 func (n *Node) Used(now int64, ids ...AllocID) []Decision {
 	n.begin()
+	n.changed = n.changed[:0]
 	for _, id := range ids {
 		a := n.allocs[id]
 		if a == nil {
@@ -32,10 +33,10 @@ func (n *Node) Used(now int64, ids ...AllocID) []Decision {
 			f.fault(a)
 		}
 		if faulted || a.sum.going > 0 { // which may stay, now that it is recent
-			f.on.finish()
+			n.change(f.on)
 		}
 	}
-	return n.out
+	return n.finish()
 }
 
 // fault: all of a that was neither on the card nor under way is there now.
@@ -72,7 +73,7 @@ func (n *Node) Displaced(now int64, id FlowID, gpu int, bytes int64) []Decision 
 		return nil
 	}
 	for bytes > 0 && f.sum.resident > 0 {
-		a := f.there.first()
+		a := f.oldest()
 		i := a.leaving()
 		bytes -= a.bytes(i)
 		f.stats.displaced += a.bytes(i)
@@ -81,17 +82,21 @@ func (n *Node) Displaced(now int64, id FlowID, gpu int, bytes int64) []Decision 
 	return f.on.finish()
 }
 
-// Free: an allocation is gone.
-func (n *Node) Free(now int64, id AllocID) []Decision {
+// Free: these allocations are gone.
+func (n *Node) Free(now int64, ids ...AllocID) []Decision {
 	n.begin()
-	a := n.allocs[id]
-	if a == nil {
-		return nil
+	n.changed = n.changed[:0]
+	for _, id := range ids {
+		a := n.allocs[id]
+		if a == nil {
+			continue
+		}
+		g := a.flow.on
+		g.now = max(g.now, now)
+		n.forget(a)
+		n.change(g)
 	}
-	g := a.flow.on
-	g.now = max(g.now, now)
-	n.forget(a)
-	return g.finish()
+	return n.finish()
 }
 
 // Ended: a process is gone, with all of its movable memory. Its plain memory is to be taken off with Release.

@@ -38,12 +38,13 @@ type flow struct {
 
 	sum     sums
 	used    [recentLeases]int64 // bytes last used in each recent lease
-	lacking [recentLeases]int64 // of them, what is not on the card nor under way
+	lack    int64               // what is not on the card nor under way, and does not rest
+	lacking [recentLeases]int64 // of that, what was last used in each recent lease
 	lease   uint64              // number of the present or coming lease
 	allUsed uint64              // the last lease of which only is known that it used something; 0: none
 	began   int64               // when the present lease, or the present part of it, did
-	there   heap
-	lacks   heap
+
+	processes []*process // with movable memory
 
 	wokeAt    int64 // when it last returned from idle; 0: not yet
 	idleSince int64
@@ -51,7 +52,6 @@ type flow struct {
 	lingers   int64 // while idle: until then it counts as active for what fits together
 	keepUntil int64 // while idle: then its memory need not stay
 	leftAt    int64 // the end of its last lease
-	retryAt   int64 // nothing of it moves until then
 	stats     stats
 }
 
@@ -69,7 +69,7 @@ type stats struct {
 
 func newFlow(g *gpu, id FlowID, limit, swap int64) *flow {
 	return &flow{id: id, on: g, limit: limit, swap: swap, lease: recentLeases, idleSince: g.now,
-		keepUntil: g.now + g.config.KeepMax, there: heap{which: there}, lacks: heap{which: lacks}}
+		keepUntil: g.now + g.config.KeepMax}
 }
 
 func (f *flow) tally(a *alloc)   { f.count(a, 1) }
@@ -87,14 +87,18 @@ func (f *flow) count(a *alloc, sign int64) {
 	f.on.going += sign * t.going
 	if f.lease-a.usedIn < recentLeases {
 		f.used[a.usedIn%recentLeases] += sign * t.total()
-		f.lacking[a.usedIn%recentLeases] += sign * t.lack()
+	}
+	if a.restUntil == 0 {
+		a.process.count(a, sign*t.lack())
 	}
 }
 
 // file has a in the heaps where it belongs.
 func (f *flow) file(a *alloc) {
-	f.there.put(a, a.sum.resident > 0, a.stamp)
-	f.lacks.put(a, a.sum.lack() > 0, -a.stamp)
+	awake := a.restUntil == 0
+	a.process.there.put(a, awake && a.sum.resident > 0, a.stamp)
+	a.process.lacks.put(a, awake && a.sum.lack() > 0, -a.stamp)
+	f.on.rests.put(a, !awake, a.restUntil)
 }
 
 // touch makes a the most recently used.
@@ -116,7 +120,11 @@ func (f *flow) touch(a *alloc) {
 // roll begins a new lease in the books of what is recent.
 func (f *flow) roll() {
 	f.lease++
-	f.used[f.lease%recentLeases], f.lacking[f.lease%recentLeases] = 0, 0
+	now := f.lease % recentLeases
+	f.used[now], f.lacking[now] = 0, 0
+	for _, p := range f.processes {
+		p.lacking[now] = 0
+	}
 	f.began = f.on.now
 }
 
@@ -140,10 +148,10 @@ func (f *flow) set() int64 {
 	return sum(&f.used)
 }
 
-// lackOfSet is what of it is not on the card nor under way.
+// lackOfSet is what of it is not on the card nor under way, and does not rest.
 func (f *flow) lackOfSet() int64 {
 	if f.everything() {
-		return f.sum.lack()
+		return f.lack
 	}
 	return sum(&f.lacking)
 }
@@ -162,7 +170,7 @@ func (f *flow) headroom() int64 { return f.limit - f.plain - f.asked - f.sum.her
 func (f *flow) wanted(why Why) int64 {
 	lack := f.lackOfSet()
 	if why == ForDrain {
-		lack = f.sum.lack()
+		lack = f.lack
 	}
 	if most := max(0, f.headroom()+f.sum.going); lack > most {
 		return most - most%f.on.config.Piece // half a piece does not come
@@ -171,7 +179,7 @@ func (f *flow) wanted(why Why) int64 {
 }
 
 // movable: its memory may be swapped out for others.
-func (f *flow) movable() bool { return f.swap > 0 && !f.drain && f.retryAt <= f.on.now }
+func (f *flow) movable() bool { return f.swap > 0 && !f.drain }
 
 // expired: it is idle, and has been for longer than usual.
 func (f *flow) expired() bool { return f.state == Idle && f.keepUntil <= f.on.now }

@@ -1,11 +1,12 @@
 package residency
 
-// An indexed heap of one flow's allocations: least key first. A flow has one of what is on the card, least recently
-// used first, and one of what lacks, most recently used first.
+// An indexed heap of allocations: least key first. A process has one of what is on the card, least recently used first,
+// and one of what lacks, most recently used first; a GPU one of those that rest, by when that is over.
 
 const (
 	there = iota
 	lacks
+	rests
 	heaps
 )
 

@@ -123,6 +123,8 @@ func (n *Node) add(f *flow, number AllocID, session Session, bytes int64) *alloc
 	n.reserved += bytes
 	n.allocs[a.id] = a
 	n.list(a)
+	a.process = f.process(session)
+	a.process.allocs++
 	f.tally(a)
 	f.touch(a)
 	return a

@@ -8,9 +8,9 @@ type Result uint8
 const (
 	// Done: the bytes are where they were to go.
 	Done Result = iota + 1
-	// Undone: the move was cancelled before it began.
+	// Undone: the move was cancelled before it began, or its allocation is not to be had now: then that rests.
 	Undone
-	// Failed: the driver refused it. Nothing of this flow moves for a while.
+	// Failed: the driver refused it. Nothing of this process moves for a while.
 	Failed
 )
 
@@ -113,9 +113,11 @@ func (n *Node) Moved(now int64, number uint64, result Result) []Decision {
 	case m.fresh:
 		from = nowhere
 	}
+	cancelled := m.cancelled
 	n.drop(m)
 	switch result {
 	case Done:
+		a.undone = 0
 		a.setPiece(m.piece, to)
 		switch {
 		case m.out:
@@ -128,10 +130,12 @@ func (n *Node) Moved(now int64, number uint64, result Result) []Decision {
 	case Failed:
 		a.setPiece(m.piece, from)
 		f.stats.failed++
-		f.retryAt = g.now + g.config.Retry
+		a.process.rest(max(a.process.restUntil, g.now+g.config.Retry))
 	default:
 		a.setPiece(m.piece, from)
-		f.stats.cancelled++
+		if f.stats.cancelled++; !cancelled {
+			a.rest()
+		}
 	}
 	return g.finish()
 }

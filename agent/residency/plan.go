@@ -40,7 +40,7 @@ func (g *gpu) plan() {
 // it: nobody after it takes that room, else it would go to and fro.
 func (g *gpu) bring(f *flow, why Why) {
 	g.owed -= f.owed // of an earlier reason
-	if f.retryAt <= g.now && g.fetch(f, why) {
+	if g.fetch(f, why) {
 		for f.wanted(why)+g.owed > g.free()+g.going && g.evict(f, why) {
 		}
 	}
@@ -51,7 +51,7 @@ func (g *gpu) bring(f *flow, why Why) {
 // fetch has pieces come in, and tells whether more would if there were room.
 func (g *gpu) fetch(f *flow, why Why) bool {
 	for !g.ins.full(&g.config) {
-		a := f.lacks.first()
+		a := f.comer()
 		if a == nil || why != ForDrain && !f.recent(a) {
 			return false
 		}
@@ -71,8 +71,8 @@ func (g *gpu) fetch(f *flow, why Why) bool {
 // fill has more than the recent set of who is next come in, where there is room that nobody is owed.
 func (g *gpu) fill(f *flow) {
 	most := int64(g.config.Recent * float64(f.set()))
-	for !g.ins.full(&g.config) && f.retryAt <= g.now && f.lackOfSet() == 0 {
-		a := f.lacks.first()
+	for !g.ins.full(&g.config) && f.lackOfSet() == 0 {
+		a := f.comer()
 		if a == nil {
 			return
 		}
@@ -88,7 +88,7 @@ func (g *gpu) fill(f *flow) {
 // exchange has older memory of f go where its cap leaves no room for newer.
 func (g *gpu) exchange(f *flow, a *alloc, bytes int64) {
 	for f.movable() && f.headroom()+f.sum.going < bytes && !g.outs.full(&g.config) {
-		v := f.there.first()
+		v := f.leaver()
 		if v == nil || v.stamp >= a.stamp {
 			return
 		}
@@ -113,7 +113,7 @@ func (g *gpu) evict(asker *flow, why Why) bool {
 // have faulted in, and plain memory that is to come.
 func (g *gpu) holdCap(f *flow) {
 	for f.movable() && f.headroom()+f.sum.going < 0 && !g.outs.full(&g.config) {
-		v := f.there.first()
+		v := f.leaver()
 		if v == nil {
 			break
 		}
@@ -179,7 +179,7 @@ func (g *gpu) displace() {
 	for g.used > g.config.Card {
 		var victim *alloc
 		for _, f := range g.flows {
-			a := f.there.first()
+			a := f.oldest()
 			if a == nil {
 				continue
 			}

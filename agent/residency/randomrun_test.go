@@ -306,7 +306,11 @@ func (w *world) limits(o *owner) {
 
 // odd is what should not happen, or seldom does.
 func (w *world) odd(o *owner) {
-	switch w.random.IntN(7) {
+	switch w.random.IntN(8) {
+	case 7:
+		session := Session(o.id*10 + FlowID(w.random.IntN(3)) + 1)
+		until := w.now + w.random.Int64N(2*sec) - sec
+		w.take(w.node.Rest(w.now, session, until))
 	case 5:
 		w.declare(o)
 	case 6:
@@ -396,7 +400,7 @@ func (w *world) checkFlow(o *owner) {
 	}
 	lack := int64(0)
 	for _, m := range o.memory {
-		if o.recent(m) {
+		if o.recent(m) && !w.rests(m) {
 			lack += m.sum[nowhere] + m.sum[host]
 		}
 	}

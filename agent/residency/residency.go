@@ -86,6 +86,7 @@ type Decision struct {
 // Node decides for all GPUs of a node. Make one with New.
 type Node struct {
 	out      []Decision
+	changed  []*gpu // within an event of several allocations
 	gpus     []*gpu
 	allocs   map[AllocID]*alloc
 	sessions map[Session]*alloc // the first of a list
@@ -98,21 +99,23 @@ type Node struct {
 
 // gpu is one GPU with its flows.
 type gpu struct {
-	node   *Node
-	index  int
-	config Config
-	now    int64
-	flows  []*flow
-	next   *flow // prepared for the next lease
-	used   int64 // of the card, by all that is known; what goes counts until it has gone
-	others int64 // of it, by what is no flow
-	fixed  int64 // of it, plain memory of flows
-	going  int64 // of it, under way to the host
-	owed   int64 // within plan: what others before are to have of the free room
-	ins    lane
-	outs   lane
-	stamp  int64 // of the last use
-	hinted hint
+	node     *Node
+	index    int
+	config   Config
+	now      int64
+	flows    []*flow
+	next     *flow // prepared for the next lease
+	used     int64 // of the card, by all that is known; what goes counts until it has gone
+	others   int64 // of it, by what is no flow
+	fixed    int64 // of it, plain memory of flows
+	going    int64 // of it, under way to the host
+	owed     int64 // within plan: what others before are to have of the free room
+	ins      lane
+	outs     lane
+	stamp    int64      // of the last use
+	rests    heap       // allocations that rest
+	sleepers []*process // that rest
+	hinted   hint
 }
 
 // New makes a node whose movable memory may take host bytes at most, with a GPU for each configuration.
@@ -123,7 +126,7 @@ func New(host int64, configs ...Config) (*Node, error) {
 		if err := config.check(i); err != nil {
 			return nil, err
 		}
-		n.gpus = append(n.gpus, &gpu{node: n, index: i, config: config, stamp: 1})
+		n.gpus = append(n.gpus, &gpu{node: n, index: i, config: config, stamp: 1, rests: heap{which: rests}})
 	}
 	return n, nil
 }
@@ -155,10 +158,29 @@ func (g *gpu) flow(id FlowID) *flow {
 
 // finish ends an event of this GPU.
 func (g *gpu) finish() []Decision {
+	g.wake()
 	g.displace()
 	g.plan()
 	g.hint()
 	return g.node.out
+}
+
+// change notes that a GPU is to be planned anew, at the end of an event of several allocations.
+func (n *Node) change(g *gpu) {
+	for _, other := range n.changed {
+		if other == g {
+			return
+		}
+	}
+	n.changed = append(n.changed, g)
+}
+
+// finish ends an event of several allocations, with one plan for each GPU.
+func (n *Node) finish() []Decision {
+	for _, g := range n.changed {
+		g.finish()
+	}
+	return n.out
 }
 
 // Tick: time has passed. To be called at Next.
@@ -175,10 +197,8 @@ func (n *Node) Tick(now int64) []Decision {
 func (n *Node) Next() int64 {
 	at := Never
 	for _, g := range n.gpus {
+		at = min(at, g.wakes())
 		for _, f := range g.flows {
-			if f.retryAt > g.now {
-				at = min(at, f.retryAt)
-			}
 			if f.state == Idle && f.lingers > g.now && g.hinted.apart {
 				at = min(at, f.lingers)
 			}

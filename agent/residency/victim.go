@@ -19,13 +19,13 @@ const (
 
 func (g *gpu) classOf(f, asker *flow, why Why) class {
 	switch {
-	case f == asker || f.state == Holder || !f.movable() || f.sum.resident == 0:
+	case f == asker || f.state == Holder || !f.movable() || f.leaver() == nil:
 		return safe
 	case f.expired():
 		return expired
 	case why == ForIdle:
 		return safe
-	case f != g.next || !f.recent(f.there.first()):
+	case f != g.next || !f.recent(f.leaver()):
 		return waits
 	case why == ForHolder || why == ForPlain:
 		return prepared
@@ -49,7 +49,7 @@ func (g *gpu) victim(asker *flow, why Why) *alloc {
 	if found == nil {
 		return nil
 	}
-	return found.there.first()
+	return found.leaver()
 }
 
 // sooner: of two flows of one class, f goes before other.

@@ -2,7 +2,10 @@ package residency
 
 // What can be seen from outside.
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // View is one flow's state, for people. Bytes, and ns.
 type View struct {
@@ -103,7 +106,7 @@ func (n *Node) Prefetch(id FlowID, gpu int) (steps []Step) {
 	}
 	left := f.headroom() + f.sum.going
 	extra := int64(f.on.config.Recent*float64(f.set())) - f.sum.resident - f.sum.coming - f.lackOfSet()
-	for _, a := range sorted(&f.lacks) {
+	for _, a := range f.sorted(lacks) {
 		bytes := min(a.sum.lack(), left)
 		if !f.recent(a) {
 			bytes = min(bytes, extra)
@@ -122,7 +125,7 @@ func (n *Node) Prefetch(id FlowID, gpu int) (steps []Step) {
 func (n *Node) SwapOut(gpu int, bytes int64) (steps []Step) {
 	g := n.gpus[gpu]
 	flows := slices.DeleteFunc(slices.Clone(g.flows), func(f *flow) bool {
-		return f.sum.resident == 0 || g.classOf(f, nil, ForNext) == safe
+		return g.classOf(f, nil, ForNext) == safe
 	})
 	slices.SortStableFunc(flows, func(a, b *flow) int {
 		c, d := g.classOf(a, nil, ForNext), g.classOf(b, nil, ForNext)
@@ -135,7 +138,7 @@ func (n *Node) SwapOut(gpu int, bytes int64) (steps []Step) {
 		return 1
 	})
 	for _, f := range flows {
-		for _, a := range sorted(&f.there) {
+		for _, a := range f.sorted(there) {
 			part := min(a.sum.resident, bytes)
 			if part <= 0 || f == g.next && f.recent(a) {
 				break
@@ -147,18 +150,15 @@ func (n *Node) SwapOut(gpu int, bytes int64) (steps []Step) {
 	return steps
 }
 
-// sorted is what a heap holds, in order.
-func sorted(h *heap) []*alloc {
-	if len(h.items) <= 1 {
-		return nil
-	}
-	items := slices.Clone(h.items[1:])
-	slices.SortFunc(items, func(a, b heapItem) int {
-		if a.key < b.key {
-			return -1
+// sorted is what the heaps of f's processes hold that do not rest, in order.
+func (f *flow) sorted(which int) []*alloc {
+	var items []heapItem
+	for _, p := range f.processes {
+		if h := map[int]*heap{there: &p.there, lacks: &p.lacks}[which]; p.restUntil == 0 && len(h.items) > 1 {
+			items = append(items, h.items[1:]...)
 		}
-		return 1
-	})
+	}
+	slices.SortFunc(items, func(a, b heapItem) int { return cmp.Compare(a.key, b.key) })
 	allocs := make([]*alloc, len(items))
 	for i, item := range items {
 		allocs[i] = item.alloc

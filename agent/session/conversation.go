@@ -111,6 +111,7 @@ func (v *conversation) request(m *abi.Request) *ending {
 func (v *conversation) movable(m any) *ending {
 	switch m := m.(type) {
 	case *wire.Freed:
+		v.wait()
 		return breach(v.c.freed(v.s, m))
 	case *abi.Moved:
 		return v.moved(m)

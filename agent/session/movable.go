@@ -163,7 +163,7 @@ func (c *container) freed(s *session, m *wire.Freed) error {
 	if !c.connected(s) {
 		return nil
 	}
-	gpu, sum := int(m.Gpu), uint64(0)
+	gpu, sum, gone := int(m.Gpu), uint64(0), make([]uint64, 0, m.Count)
 	if gpu >= len(c.ledgers) {
 		return fmt.Errorf("FREED on GPU %d, of %d", gpu, len(c.ledgers))
 	}
@@ -175,12 +175,13 @@ func (c *container) freed(s *session, m *wire.Freed) error {
 			break
 		}
 		delete(s.movables.pieces, id)
-		s.turns.freed(id)
+		gone = append(gone, id)
 		sum += p.bytes
 		if s.movables.redeclared != nil {
 			s.movables.redeclared[gpu] -= p.bytes
 		}
 	}
+	s.turns.freed(gone)
 	had := c.ledgers[gpu].MovableOf(s.holder())
 	c.setMovable(s, gpu, had-sum)
 	c.show(gpu)

@@ -98,7 +98,7 @@ func (c *container) beginMoves(now int64, limits []swaps.Limits) {
 	}
 	for _, s := range c.sessions {
 		if c.connected(s) && s.turns != nil && s.usage != nil {
-			s.turns.moves = moves.Join(now, told{s.usage, s.out})
+			s.turns.moves = moves.Join(now, told{s.usage, s.out, s.process.PID})
 		}
 	}
 }
@@ -176,9 +176,9 @@ func (p *player) declare(gpu int, id, bytes, here uint64) error {
 	return p.movable(func(m *swaps.Member, now int64) error { return m.Declare(now, gpu, id, int64(bytes), int64(here)) })
 }
 
-// freed: it has it no more.
-func (p *player) freed(id uint64) {
-	p.movable(func(m *swaps.Member, now int64) error { return m.Freed(now, id) })
+// freed: it has these no more.
+func (p *player) freed(ids []uint64) {
+	p.movable(func(m *swaps.Member, now int64) error { return m.Freed(now, ids...) })
 }
 
 // used takes what a tenant says that its kernels use.
@@ -202,13 +202,18 @@ var results = map[uint32]residency.Result{
 	abi.MoveDone: residency.Done, abi.MoveUndone: residency.Undone, abi.MoveFailed: residency.Failed,
 }
 
-// ofMoves takes a message of a tenant's about its movable memory. One that says too much waits, and nobody else does.
+// wait has a tenant that says too much wait, and nobody else.
+func (v *conversation) wait() {
+	now := time.Now()
+	time.Sleep(max(v.pace.take(now, paceRate), v.c.pace.take(now)))
+}
+
+// ofMoves takes a message of a tenant's about its movable memory.
 func (v *conversation) ofMoves(gpu uint32, say func(*swaps.Member, int64) error) *ending {
 	if int(gpu) >= len(v.c.node.gpus) {
 		return &ending{abi.CloseProtocol, fmt.Sprintf("movable memory on GPU %d, of %d", gpu, len(v.c.node.gpus))}
 	}
-	now := time.Now()
-	time.Sleep(max(v.pace.take(now, paceRate), v.c.pace.take(now)))
+	v.wait()
 	return breach(v.s.turns.movable(say))
 }
 
@@ -220,12 +225,15 @@ func (n *Node) tellMoves(e swaps.Event) {
 			"swapped out",
 		swaps.EventSlow: "its turn has begun while " + amount + " of its memory were not there yet, since nothing more came: " +
 			"its kernels fetch them page by page",
-		swaps.EventSilent: "one of its processes does not move memory that it is asked to: is it stopped? Its memory stays where " +
-			"it is until it answers",
+		swaps.EventSilent: "this process does not move memory that it is asked to: is it stopped? Its memory stays where it is " +
+			"until it answers, and that of others is moved instead",
 		swaps.EventDrained: "its swap is off, and all of its memory is there",
 	}[e.Kind]
 	event := control.Event{Type: e.Kind, Container: c.spec.Name, Namespace: c.spec.Namespace,
 		Message: fmt.Sprintf("on GPU %s: %s", n.gpus[e.GPU].name, text), GPUUUID: n.gpus[e.GPU].uuid}
+	if process, named := e.Of.(told); named {
+		event.PID = process.pid
+	}
 	n.events.Add(event)
 }
 

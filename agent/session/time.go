@@ -168,6 +168,7 @@ type player struct {
 type told struct {
 	*page.Usage
 	out outlet
+	pid int
 }
 
 // Look has the process look at a GPU, unless there is no room for the message.
@@ -183,7 +184,7 @@ func (c *container) play(s, former *session) {
 		return
 	}
 	k.do(func(now int64) {
-		process := told{s.usage, s.out}
+		process := told{s.usage, s.out, s.process.PID}
 		s.turns = &player{time: k, member: c.turns.Join(now, process, s.process.PID, s.program)}
 		if c.moves != nil {
 			s.turns.moves = c.moves.Join(now, process)
@@ -232,12 +233,11 @@ func (p *player) leaveMoves(now int64) {
 
 // turn takes what a tenant says of GPU time. One that says too much waits, and nobody else does.
 func (v *conversation) turn(say func(*turns.Member, int64, turns.Message), m *abi.Turn) *ending {
-	c, s := v.c, v.s
-	if int(m.Gpu) >= len(c.node.gpus) {
-		return &ending{abi.CloseProtocol, fmt.Sprintf("GPU time on GPU %d, of %d", m.Gpu, len(c.node.gpus))}
+	s := v.s
+	if int(m.Gpu) >= len(v.c.node.gpus) {
+		return &ending{abi.CloseProtocol, fmt.Sprintf("GPU time on GPU %d, of %d", m.Gpu, len(v.c.node.gpus))}
 	}
-	now := time.Now()
-	time.Sleep(max(v.pace.take(now, paceRate), c.pace.take(now)))
+	v.wait()
 	if p := s.turns; p != nil {
 		p.time.do(func(now int64) {
 			say(p.member, now, turns.Message{GPU: int(m.Gpu), Lease: m.Lease, Waiting: m.Waiting})

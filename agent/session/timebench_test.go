@@ -40,7 +40,7 @@ func BenchmarkResting(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		c.Join(now, told{usage, &discard{}}, i, "resting").Ready(now)
+		c.Join(now, told{usage, &discard{}, 0}, i, "resting").Ready(now)
 	}
 	before := processor(b)
 	b.ResetTimer()

@@ -10,14 +10,15 @@ import (
 
 // flight is a move that has been decided and is to be answered yet.
 type flight struct {
-	member *Member
-	id     uint64 // of the allocation
-	gpu    int
-	out    bool
-	fresh  bool
-	bytes  int64
-	at     int64
-	unsent bool // the process has not been told
+	member    *Member
+	id        uint64 // of the allocation
+	gpu       int
+	out       bool
+	fresh     bool
+	bytes     int64
+	at        int64
+	unsent    bool // the process has not been told
+	cancelled bool // it has been told, or is to be, that the move is not to begin after all
 }
 
 // carry carries out decisions, and those that follow from them, in their order.
@@ -64,6 +65,7 @@ func (t *Table) begin(d residency.Decision) {
 	t.lastMove = max(t.lastMove, d.Move)
 	m, a := t.members[d.Session], t.allocs[d.Alloc]
 	if m == nil || a.member != m || m.process == nil || m.silent() {
+		t.carry(t.node.Rest(t.now, d.Session, residency.Never))
 		t.carry(t.node.Moved(t.now, d.Move, residency.Failed))
 		return
 	}
@@ -82,6 +84,7 @@ func (t *Table) cancel(d residency.Decision) {
 		delete(t.flights, d.Move)
 		t.carry(t.node.Moved(t.now, d.Move, residency.Undone))
 	default:
+		f.cancelled = true
 		f.member.queue(f.gpu, Entry{Move: d.Move, Cancel: true})
 	}
 }
@@ -94,13 +97,9 @@ func (m *Member) queue(gpu int, e Entry) {
 	}
 }
 
+// unqueue drops what the process was to be told of a move.
 func (m *Member) unqueue(gpu int, move uint64) {
-	for i, e := range m.unsent[gpu] {
-		if e.Move == move {
-			m.unsent[gpu] = append(m.unsent[gpu][:i], m.unsent[gpu][i+1:]...)
-			return
-		}
-	}
+	m.unsent[gpu] = slices.DeleteFunc(m.unsent[gpu], func(e Entry) bool { return e.Move == move })
 }
 
 // forget drops the moves of an allocation that is gone: what the process has been told of them it may answer, and need
@@ -115,6 +114,9 @@ func (m *Member) forget(id uint64) {
 			m.unqueue(f.gpu, move)
 		}
 	}
+	if m.silent() {
+		m.forgetLate(id)
+	}
 }
 
 // send tells processes of what they are to move, as far as there is room.
@@ -123,7 +125,9 @@ func (t *Table) send() {
 	left := t.outbox[:0]
 	for _, m := range t.outbox {
 		if t.now >= m.sendAt && !m.send() {
-			m.sendAt = t.now + sendAgain
+			if m.sendAt = t.now + sendAgain; m.silent() {
+				m.sendAt = t.now + lookEvery
+			}
 		}
 		if m.queued = t.now < m.sendAt; m.queued {
 			left = append(left, m)
@@ -162,6 +166,7 @@ func (m *Member) send() bool {
 // land ends all moves of a process that does not answer any more.
 func (m *Member) land() {
 	t := m.c.table
+	t.carry(t.node.Rest(t.now, m.session, residency.Never))
 	for _, move := range t.moves(m) {
 		delete(t.flights, move)
 		t.carry(t.node.Moved(t.now, move, residency.Failed))
@@ -179,29 +184,4 @@ func (t *Table) moves(m *Member) (list []uint64) {
 	}
 	slices.Sort(list)
 	return list
-}
-
-// look finds moves that have not been answered for too long. Their processes are not asked for more until they have
-// answered all of these: one that is stopped must not have others' memory wait for it again and again, and one that
-// answers some and keeps others must not have the list of those grow.
-func (t *Table) look() {
-	t.lookAt = Never
-	for _, move := range t.moves(nil) {
-		f := t.flights[move]
-		if f == nil {
-			continue // it has ended by what followed from another's
-		}
-		switch m := f.member; {
-		case t.now-f.at < answerMax:
-			t.lookAt = t.now + lookEvery
-			continue
-		case f.unsent: // it was never asked, since it takes no messages
-			m.unqueue(f.gpu, move)
-		default:
-			m.late[move] = struct{}{}
-			m.c.tell(EventSilent, f.gpu, f.bytes)
-		}
-		delete(t.flights, move)
-		t.carry(t.node.Moved(t.now, move, residency.Failed))
-	}
 }

@@ -34,6 +34,7 @@ type flow struct {
 	openBy   int64            // and until when
 	lacked   int64            // what lacked when that was decided, in bytes
 	told     map[string]int64 // when an event of a kind was last told
+	links    [2]link          // as its moves saw it, to the card and from it
 }
 
 // Add gives a container its place. Its leases begin with its memory from now on.

@@ -173,5 +173,6 @@ func (c *Container) dueEntries() {
 		}
 		c.tell(EventSlow, gpu, f.lacked)
 		c.open(gpu)
+		t.blame(gpu)
 	}
 }

@@ -45,11 +45,10 @@ type Member struct {
 	queued  bool                // in the table's outbox
 	sendAt  int64               // it had no room for a message, and is told again then
 	late    map[uint64]struct{} // moves that it has not answered in time, and still is to
+	strikes int                 // how often it was late
+	good    int                 // moves answered in time since
 	gone    bool
 }
-
-// silent: it does not answer, so it is asked for no more.
-func (m *Member) silent() bool { return len(m.late) > 0 }
 
 // Join adds a process.
 func (c *Container) Join(now int64, p Process) *Member {
@@ -150,18 +149,22 @@ func (m *Member) Freed(now int64, ids ...uint64) error {
 		return nil
 	}
 	t.advance(now)
+	var numbers []residency.AllocID
+	var wrong error
 	for _, id := range ids {
 		number, there := m.allocs[id]
 		if !there {
-			return fmt.Errorf("movable memory with the number %d is freed, which is not there", id)
+			wrong = fmt.Errorf("movable memory with the number %d is freed, which is not there", id)
+			break
 		}
 		delete(m.allocs, id)
 		delete(t.allocs, number)
 		m.forget(id)
-		t.carry(t.node.Free(t.now, number))
+		numbers = append(numbers, number)
 	}
+	t.carry(t.node.Free(t.now, numbers...))
 	t.settle()
-	return nil
+	return wrong
 }
 
 // Used: kernels use these; without any it is not known which. One that was freed since is no more.
@@ -194,13 +197,20 @@ func (m *Member) Moved(now int64, answers ...Answer) error {
 	t.advance(now)
 	for _, a := range answers {
 		f := t.flights[a.Move]
-		if delete(m.late, a.Move); f == nil && a.Move <= t.lastMove {
-			continue // it counts as failed, or is of memory or of a connection that is gone
+		if _, late := m.late[a.Move]; late {
+			if delete(m.late, a.Move); !m.silent() {
+				m.answered()
+			}
+			continue // it counts as failed
+		}
+		if f == nil && a.Move <= t.lastMove {
+			continue // it is of memory or of a connection that is gone
 		}
 		if f == nil || f.member != m || f.unsent {
 			return fmt.Errorf("an answer to move %d, which the process has not been told of", a.Move)
 		}
 		delete(t.flights, a.Move)
+		m.inTime()
 		if a.Result == residency.Done && !f.fresh {
 			t.sample(f, a.Took)
 		}

@@ -27,10 +27,6 @@ const (
 	ms int64 = 1_000_000
 	// sendAgain is when a message that found no room is sent again, in ns.
 	sendAgain = 5 * ms
-	// lookEvery is how often moves are looked at that have not been answered; answerMax is how long that may take before
-	// they count as failed, and their process as one that does not move anything, until it answers.
-	lookEvery = 100 * ms
-	answerMax = 2000 * ms
 	// entrySlack is what an entry may take beside what its bytes take: messages, and starting moves. It goes on while one
 	// part in entryPart at least of what lacks comes in twice the time that all should take.
 	entrySlack = 20 * ms
@@ -49,6 +45,7 @@ type Event struct {
 	Owner any // as of Add
 	GPU   int
 	Bytes int64
+	Of    Process // of EventSilent
 }
 
 // The kinds of events.
@@ -99,9 +96,9 @@ type Table struct {
 
 // gpu is one with its link.
 type gpu struct {
-	quantum int64 // that the policy asks for; 0: everything fits
-	links   [2]link
-	touched bool // within follow: who waits there is to be told of anew
+	quantum int64    // that the policy asks for; 0: everything fits
+	told    [2]int64 // what its link carries each way, in bytes a second, as the policy has it
+	touched bool     // within follow: who waits there is to be told of anew
 }
 
 // named is an allocation as its process names it.
@@ -123,7 +120,7 @@ func New(config Config, leases *turns.Table) (*Table, error) {
 		allocs: make(map[residency.AllocID]named), sendAt: Never, lookAt: Never,
 	}
 	for i, c := range config.GPUs {
-		t.gpus[i].links = [2]link{{told: c.In}, {told: c.Out}}
+		t.gpus[i].told = [2]int64{c.In, c.Out}
 	}
 	return t, nil
 }
@@ -194,6 +191,11 @@ func (t *Table) Next() int64 {
 
 // tell writes an event, if there was none of the kind for a while.
 func (c *Container) tell(kind string, gpu int, bytes int64) {
+	c.tellOf(nil, kind, gpu, bytes)
+}
+
+// tellOf is tell of a process.
+func (c *Container) tellOf(m *Member, kind string, gpu int, bytes int64) {
 	t, f := c.table, &c.flows[gpu]
 	if last, told := f.told[kind]; told && t.now-last < tellEvery || t.config.Tell == nil {
 		return
@@ -202,7 +204,11 @@ func (c *Container) tell(kind string, gpu int, bytes int64) {
 		f.told = make(map[string]int64)
 	}
 	f.told[kind] = t.now
-	t.config.Tell(Event{kind, c.owner, gpu, bytes})
+	e := Event{Kind: kind, Owner: c.owner, GPU: gpu, Bytes: bytes}
+	if m != nil {
+		e.Of = m.process
+	}
+	t.config.Tell(e)
 }
 
 // without keeps the order.

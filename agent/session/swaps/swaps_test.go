@@ -126,11 +126,11 @@ func TestGateWaitsWhileMemoryComes(t *testing.T) {
 	for rounds := 0; b.in.Entering(0) != 0; rounds++ {
 		for _, box := range w.boxes {
 			for _, e := range box.libs[0].told {
-				box.libs[0].done(e, residency.Done, 50*ms) // 25 times what the link was taken to need
+				box.libs[0].done(e, residency.Done, 10*ms) // 5 times what the link was taken to need
 				break
 			}
 		}
-		if w.run(50 * ms); rounds > 1000 {
+		if w.run(10 * ms); rounds > 1000 {
 			t.Fatal("it waits for ever")
 		}
 	}
@@ -274,25 +274,6 @@ func TestCapLoweredWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestLinkIsMeasured: the policy hears of a link that carries less than it was taken for.
-func TestLinkIsMeasured(t *testing.T) {
-	var l link
-	l.told = 1000
-	for range linkSure - 1 {
-		if l.take(100, sec); l.moves < linkSure {
-			if _, changed := l.changed(1); changed {
-				t.Fatal("told after too few moves")
-			}
-		}
-	}
-	if l.take(100, sec); l.moves != linkSure {
-		t.Fatal(l.moves)
-	}
-	if rate, changed := l.changed(1); !changed || rate < 99 || rate > 101 {
-		t.Errorf("%d, %v", rate, changed)
-	}
-}
-
 // TestOthersWithoutSwap take turns with those that move, and their gates wait for nothing.
 func TestOthersWithoutSwap(t *testing.T) {
 	w := newWorld(t, 1, 8*modelCard, func(s *turns.Settings) { s.AlwaysGate = true })
@@ -356,32 +337,6 @@ func TestGateDoesNotWaitForDrips(t *testing.T) {
 	}
 	if took, most := w.now-began, 8*lacked*sec/modelLink; lacked < 18*unit || took > most {
 		t.Errorf("for %d pieces that lack the gate was closed for %d ms, at most %d wanted", lacked/unit, took/ms, most/ms)
-	}
-}
-
-// TestLinkIsBelievedWithinBounds: whatever processes say, leases of all are no longer than a minute.
-func TestLinkIsBelievedWithinBounds(t *testing.T) {
-	w := newWorld(t, 1, 8*modelCard, nil)
-	w.tenant(36)
-	w.tenant(36)
-	w.run(10 * ms)
-	for range 2 * linkMoves {
-		w.swaps.sample(&flight{bytes: unit, at: w.now - 20*sec}, 9*sec)
-		w.swaps.sample(&flight{bytes: unit, at: w.now - 20*sec, out: true}, 9*sec)
-	}
-	links, quantum := w.swaps.gpus[0].links, w.swaps.gpus[0].quantum
-	if least := int64(modelLink / linkLeast); links[0].told != least || links[1].told != least {
-		t.Errorf("it is taken to carry %d and %d bytes a second", links[0].told, links[1].told)
-	}
-	w.swaps.carry(w.swaps.node.Link(w.now, 0, 1, 1))
-	if w.swaps.settle(); quantum == 0 || w.swaps.gpus[0].quantum != quantumMax {
-		t.Errorf("the quantum is %d ms, then %d", quantum/ms, w.swaps.gpus[0].quantum/ms)
-	}
-	for range 2 * linkMoves {
-		w.swaps.sample(&flight{bytes: unit, at: w.now - ms}, 9*sec) // longer than it has been under way
-	}
-	if w.swaps.gpus[0].links != links {
-		t.Error("what cannot be is a sample")
 	}
 }
 
