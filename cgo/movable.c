@@ -221,36 +221,25 @@ static int gather(struct weir_swap *swap, struct weir_named *named) {
     return named->count != 0;
 }
 
-// The agent does not read: said again later.
-static void list_again(struct weir_swap *swap, const struct weir_named *named, uint32_t gpu) {
-    for (uint32_t i = 0; i < named->count; i++) {
-        uint32_t number = weir_slab_new(&swap->movables, &shape, weir_slab_hash(named->ids[i]));
-        if (!number)
-            return;
-        struct weir_movable *movable = weir_movable_at(swap, number);
-        movable->id = named->ids[i];
-        movable->gpu = gpu;
-        movable->connection = swap->connection;
-        list_gone(swap, number);
-    }
-}
-
-static uint32_t ordinal_of(const struct weir_state *state, uint32_t index) {
-    uint32_t gpu = 0;
-    while (gpu < WEIR_ORDINALS_MAX - 1 &&
-           (!state->gpus[gpu].known || state->gpus[gpu].index != index))
-        gpu++;
-    return gpu;
+// What the agent is to hear: what found no room before, else what is gone since. Whether there is
+// anything. Lock held.
+static int to_tell(struct weir_swap *swap) {
+    if (swap->told.count && swap->told_on == swap->connection)
+        return 1;
+    swap->told_on = swap->connection;
+    return swap->gone && gather(swap, &swap->told);
 }
 
 void weir_movables_tell(struct weir_state *state) {
     struct weir_swap *swap = __atomic_load_n(&state->swap, __ATOMIC_ACQUIRE);
     struct weir_named named;
     while (swap && weir_lock(&state->lock) == 0) {
-        int due = state->link_up && swap->gone && !swap->telling && gather(swap, &named);
+        int due = state->link_up && !swap->telling && to_tell(swap);
         int fd = state->fd;
-        uint64_t cookie = state->cookie, connection = swap->connection;
+        uint64_t cookie = state->cookie;
         swap->telling |= (uint32_t)due;
+        if (due)
+            named = swap->told;
         weir_unlock(&state->lock);
         if (!due)
             return;
@@ -258,8 +247,8 @@ void weir_movables_tell(struct weir_state *state) {
         if (weir_lock(&state->lock))
             return;
         swap->telling = 0;
-        if (rc == -EAGAIN && connection == swap->connection)
-            list_again(swap, &named, ordinal_of(state, named.gpu));
+        if (rc != -EAGAIN)
+            swap->told.count = 0;
         weir_unlock(&state->lock);
         if (rc)
             return;

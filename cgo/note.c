@@ -1,4 +1,5 @@
-// note.c: see note.h. Notes need no answer; their sequence number is any but 0.
+// note.c: see note.h. Notes need no answer; their sequence number is any but 0. One that finds no
+// room in the socket is said again later.
 #include "note.h"
 
 #include "client.h"
@@ -11,9 +12,10 @@
 #define NOTED_PLAIN 1u
 #define NOTED_EXPORTED 2u
 
-static void send_note(int fd, uint64_t cookie, uint32_t code, uint32_t a, uint64_t b) {
+// Whether it is to be said again, since there was no room for it.
+static int send_note(int fd, uint64_t cookie, uint32_t code, uint32_t a, uint64_t b) {
     struct weir_note note = {{WEIR_MSG_NOTE, sizeof(note), NOTE_SEQ}, code, a, b};
-    weir_client_send(fd, cookie, &note);
+    return weir_client_send(fd, cookie, &note) == -EAGAIN;
 }
 
 void weir_note(struct weir_state *state, enum weir_note_bit note, uint32_t number, uint64_t bytes) {
@@ -47,12 +49,19 @@ static void send_gpu_notes(struct weir_state *state, uint32_t number, uint64_t n
         return;
     // A GPU that is not listed has no index by which something else could be said of it.
     int listed = said.known && said.index != WEIR_NO_INDEX;
-    if (listed && (said.notes & WEIR_NOTE_BIT_REFUSED))
-        send_note(fd, cookie, WEIR_NOTE_REFUSED, said.index, said.refused_bytes);
-    if (listed && (said.notes & WEIR_NOTE_BIT_DRIVER_OOM))
-        send_note(fd, cookie, WEIR_NOTE_DRIVER_OOM, said.index, said.oom_bytes);
-    if (!listed)
-        send_note(fd, cookie, WEIR_NOTE_UNKNOWN_GPU, number, 0);
+    uint32_t left = 0;
+    if (listed && (said.notes & WEIR_NOTE_BIT_REFUSED) &&
+        send_note(fd, cookie, WEIR_NOTE_REFUSED, said.index, said.refused_bytes))
+        left |= WEIR_NOTE_BIT_REFUSED;
+    if (listed && (said.notes & WEIR_NOTE_BIT_DRIVER_OOM) &&
+        send_note(fd, cookie, WEIR_NOTE_DRIVER_OOM, said.index, said.oom_bytes))
+        left |= WEIR_NOTE_BIT_DRIVER_OOM;
+    if (!listed && send_note(fd, cookie, WEIR_NOTE_UNKNOWN_GPU, number, 0))
+        left = said.notes;
+    if (!left || weir_lock(&state->lock))
+        return;
+    __atomic_store_n(&gpu->notes, gpu->notes | left, __ATOMIC_RELAXED);
+    weir_unlock(&state->lock);
 }
 
 void weir_note_bound(struct weir_state *state, enum weir_bound bound, uint64_t value) {
@@ -78,8 +87,12 @@ static void send_bounds(struct weir_state *state, uint64_t now) {
     weir_unlock(&state->lock);
     for (uint32_t bound = 0; due && bound < WEIR_BOUNDS; bound++) {
         uint64_t value = __atomic_exchange_n(&state->bounds_met[bound], 0, __ATOMIC_RELAXED);
-        if (value)
-            send_note(fd, cookie, WEIR_NOTE_BOUND, bound, value);
+        uint64_t none = 0;
+        if (!value || !send_note(fd, cookie, WEIR_NOTE_BOUND, bound, value))
+            continue;
+        __atomic_compare_exchange_n(&state->bounds_met[bound], &none, value, 0, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+        __atomic_store_n(&state->bounds_wait, 1, __ATOMIC_RELEASE);
     }
 }
 
@@ -99,10 +112,16 @@ static void send_swap(struct weir_state *state, struct weir_swap *swap) {
     int fd = state->fd;
     uint64_t cookie = state->cookie;
     weir_unlock(&state->lock);
-    if (unconverted)
-        send_note(fd, cookie, WEIR_NOTE_UNCONVERTED, plain - 1, swap->exporter);
-    if (tried)
-        send_note(fd, cookie, WEIR_NOTE_EXPORTED, exported, 0);
+    uint32_t left = 0;
+    if (unconverted && send_note(fd, cookie, WEIR_NOTE_UNCONVERTED, plain - 1,
+                                 __atomic_load_n(&swap->exporter, __ATOMIC_RELAXED)))
+        left |= NOTED_PLAIN;
+    if (tried && send_note(fd, cookie, WEIR_NOTE_EXPORTED, exported, 0))
+        left |= NOTED_EXPORTED;
+    if (!left || weir_lock(&state->lock))
+        return;
+    swap->noted &= ~left;
+    weir_unlock(&state->lock);
 }
 
 void weir_notes_send(struct weir_state *state) {
@@ -125,12 +144,12 @@ void weir_notes_send(struct weir_state *state) {
     int fd = state->fd;
     uint64_t cookie = state->cookie;
     weir_unlock(&state->lock);
-    if (due)
-        send_note(fd, cookie, WEIR_NOTE_FORKED, 0, 0);
+    if (due && send_note(fd, cookie, WEIR_NOTE_FORKED, 0, 0))
+        __atomic_store_n(&state->note_forked, 1, __ATOMIC_RELAXED);
 }
 
 void weir_note_bad_page(struct weir_state *state, int fd, uint64_t cookie) {
     if (!state->bad_page_noted)
-        send_note(fd, cookie, WEIR_NOTE_BAD_PAGE, state->bad_page, state->bad_page_abi);
-    state->bad_page_noted = 1;
+        state->bad_page_noted =
+            !send_note(fd, cookie, WEIR_NOTE_BAD_PAGE, state->bad_page, state->bad_page_abi);
 }

@@ -43,6 +43,10 @@ type piece struct {
 	bytes uint64
 }
 
+// movablesMost is how many allocations of movable memory a session may seem to have: as many as its library keeps account
+// of, and those of a FREED that a REQUEST of another of its threads has overtaken.
+const movablesMost = abi.MovablesMax + abi.NamedMax
+
 // movables are a session's allocations of movable memory, by the numbers that it gave them.
 type movables struct {
 	pieces map[uint64]piece
@@ -72,8 +76,8 @@ func (c *container) checkMovable(s *session, m *abi.Request) error {
 	switch {
 	case had:
 		return fmt.Errorf("movable memory of number %d is there already", m.Id)
-	case len(s.movables.pieces) >= abi.MovablesMax:
-		return fmt.Errorf("more than %d allocations of movable memory", abi.MovablesMax)
+	case len(s.movables.pieces) >= movablesMost:
+		return fmt.Errorf("more than %d allocations of movable memory", movablesMost)
 	}
 	return nil
 }
@@ -236,7 +240,7 @@ func (c *container) declareMovable(s *session, m *abi.Request) error {
 		return fmt.Errorf("REQUEST on GPU %d, of %d", gpu, len(c.ledgers))
 	case s.movables.redeclared == nil:
 		return errors.New("movable memory is declared again, and nothing is to be")
-	case twice || len(s.movables.pieces) >= abi.MovablesMax:
+	case twice || len(s.movables.pieces) >= movablesMost:
 		return fmt.Errorf("movable memory of number %d is declared twice, or too much", m.Id)
 	}
 	l := c.ledgers[gpu]

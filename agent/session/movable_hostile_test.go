@@ -3,6 +3,7 @@ package session
 // What no library says of movable memory must not cost other containers the host's memory.
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"weir/agent/session/sessiontest"
@@ -22,9 +23,12 @@ func (b *bench) rude(socket string, hello []byte) *sessiontest.Conn {
 	return conn
 }
 
+// asked counts questions, none of which may be asked twice.
+var asked atomic.Uint32
+
 // settled waits until all is done that was said on a connection, and tells whether the agent has closed it.
 func settled(c *sessiontest.Conn) (closed bool) {
-	c.Send(sessiontest.Packet(abi.MsgQuery, 99, &abi.Query{}))
+	c.Send(sessiontest.Packet(abi.MsgQuery, 100+asked.Add(1), &abi.Query{}))
 	for {
 		packet, _, err := c.Receive()
 		switch {
@@ -91,5 +95,35 @@ func TestHostIsForSwap(t *testing.T) {
 			}
 			b.wantMovable("after it", grant.ID, 0, 0)
 		})
+	}
+}
+
+// TestAsManyAsThereMayBe: a REQUEST that overtakes a FREED does not end the session of a library that has as many
+// allocations as it keeps account of; more than one FREED tells of does.
+func TestAsManyAsThereMayBe(t *testing.T) {
+	b := start(t, hostOf(1<<40))
+	grant := b.swapping(8*mib, 16*mib)
+	conn := b.rude(grant.Socket, sessiontest.Hello("rude"))
+	settled(conn)
+	has := func(n int) {
+		c := b.Node.containers[grant.ID]
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, s := range c.sessions {
+			for id := uint64(1000); len(s.movables.pieces) < n; id++ {
+				s.movables.add(id, piece{})
+			}
+		}
+	}
+	has(abi.MovablesMax)
+	conn.Send(sessiontest.RequestMovable(2, 0, 2*mib, 1, false))
+	conn.Send(sessiontest.Freed(0, 1))
+	if settled(conn) {
+		t.Fatal("its connection is closed")
+	}
+	has(abi.MovablesMax + abi.NamedMax)
+	conn.Send(sessiontest.RequestMovable(3, 0, 2*mib, 2, false))
+	if !settled(conn) {
+		t.Error("it has more than there may be")
 	}
 }

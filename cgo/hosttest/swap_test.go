@@ -217,6 +217,28 @@ func TestMovableFreedIsFree(t *testing.T) {
 	a.settle("all is freed", a.live(0))
 }
 
+// What is to be said of an allocation while the agent does not read is said later, each once, and so are notes.
+func TestAgentThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	const most = 120 // more messages than the socket has room for
+	a, h := startSwap(t, plain, 4*most*mib, "")
+	var pointers []uint64
+	for range most {
+		pointers = append(pointers, h.ok("alloc %d", 2*mib)[0])
+	}
+	a.settle("all are granted", a.live(most))
+	a.mu.Lock()
+	for _, p := range pointers[1:] {
+		h.want("ok 0", "free %d", p)
+	}
+	h.want("err 1", "tryipc %d", pointers[0])
+	a.mu.Unlock()
+	a.settle("all but one are freed, and a note has come", func(b *movables) bool { return len(b.sizes) == 1 && len(a.notes) > 0 })
+	if a.notes[0].Code != abi.NoteExported {
+		t.Errorf("notes %+v", a.notes)
+	}
+}
+
 // Streams for moves are given back with each release of the primary context, of which most are not the last, and made
 // anew; where they cannot be made, a later move has them.
 func TestMovesAfterARelease(t *testing.T) {
