@@ -26,6 +26,7 @@ type waiter struct {
 	out     outlet
 	request abi.Request
 	until   time.Time
+	looked  bool // it has waited for ends of processes that nobody had heard of yet
 }
 
 // request decides on a REQUEST. The answer is nil if it is given later; an error is what the tenant may not ask.

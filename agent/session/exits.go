@@ -19,20 +19,35 @@ type exits struct {
 
 	mu      sync.Mutex
 	pending []exit
+	leaving uint64                   // movable memory of all whose charges are held
+	hungry  map[*container]time.Time // containers with requests that wait for host memory, and since when
 }
 
 type exit struct {
-	c *container
-	s *session
+	c       *container
+	s       *session
+	movable uint64
 }
 
-func newExits(n *Node) *exits { return &exits{node: n, kick: make(chan struct{}, 1)} }
+func newExits(n *Node) *exits {
+	return &exits{node: n, kick: make(chan struct{}, 1), hungry: make(map[*container]time.Time)}
+}
 
 // add has s finished once its memory is free. Called under the container's mu.
 func (e *exits) add(c *container, s *session) {
+	x := exit{c: c, s: s}
+	for _, l := range c.ledgers {
+		x.movable += l.MovableOf(s.holder())
+	}
 	e.mu.Lock()
-	e.pending = append(e.pending, exit{c, s})
+	e.pending = append(e.pending, x)
+	e.leaving += x.movable
 	e.mu.Unlock()
+	e.wake()
+}
+
+// wake has run look at what there is.
+func (e *exits) wake() {
 	select {
 	case e.kick <- struct{}{}:
 	default:
@@ -55,7 +70,7 @@ func (e *exits) run(ctx context.Context) {
 	}
 }
 
-// poll releases what may be released and returns how many exits are still pending.
+// poll releases what may be released, and returns how much there is still to look at.
 func (e *exits) poll() int {
 	e.mu.Lock()
 	pending := e.pending
@@ -64,15 +79,22 @@ func (e *exits) poll() int {
 
 	listings := make(map[int]listing) // by GPU: asked once for all that have exited before
 	var left []exit
+	var gone uint64
 	for _, x := range pending {
-		if !e.release(x, listings) {
+		if e.release(x, listings) {
+			gone += x.movable
+		} else {
 			left = append(left, x)
 		}
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.pending = append(e.pending, left...)
-	return len(e.pending)
+	e.leaving -= gone
+	e.mu.Unlock()
+	e.feed()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.pending) + len(e.hungry)
 }
 
 // listing is what NVML says of the processes on a GPU.

@@ -133,7 +133,7 @@ func (c *container) takeMovable(w *waiter) uint32 {
 		return undo(abi.HostFull, why)
 	}
 	if missing, reserved := c.node.host.reserve(bytes); missing > 0 {
-		if c.mayWait(w, missing) {
+		if c.mayWait(w, missing) || c.mayWaitForHost(w, missing) {
 			l.FreeMovable(s.holder(), bytes)
 			return 0
 		}

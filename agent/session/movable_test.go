@@ -199,6 +199,33 @@ func movableWaits(t *testing.T, swap int64) {
 	b.wantMovable("in the end", grant.ID, 24*mib, 24*mib)
 }
 
+// TestMovableWaitsForOthers: where the host is full, what a dying process of another container has is waited for, and no
+// longer than that is known to come.
+func TestMovableWaitsForOthers(t *testing.T) {
+	b := start(t, hostOf(30*mib))
+	grant := b.swapping(8*mib, 30*mib)
+	other := b.swapping(8*mib, 30*mib, func(r *control.RunRequest) { r.Name = "other" })
+	p, q := b.tenant(grant), b.tenant(other)
+	p.Must("movable 0 %d 1", 24*mib)
+	b.devices.list(p.PID(), true)
+	p.Kill()
+	q.Say("movable 0 %d 1", 24*mib)
+	b.eventually("it waits", func() bool { return b.state(grant.ID, p.PID()) == "exiting" })
+	b.devices.list(p.PID(), false)
+	if _, err := q.Answer(); err != nil {
+		t.Error(err)
+	}
+	b.wantMovable("in the end", other.ID, 24*mib, 24*mib)
+	p = b.tenant(grant)
+	_, err := p.Do("movable 0 %d 1", 24*mib)
+	wantRefused(t, err, sessiontest.ErrHostFull)
+	b.Node.exits.mu.Lock()
+	defer b.Node.exits.mu.Unlock()
+	if e := b.Node.exits; e.leaving != 0 || len(e.hungry) > 0 {
+		t.Errorf("%d bytes are leaving, %d containers wait", e.leaving, len(e.hungry))
+	}
+}
+
 // TestMovableBreaches: what a library would never say ends the session, and changes no account.
 func TestMovableBreaches(t *testing.T) {
 	for name, say := range map[string]func(p *sessiontest.Process, c *sessiontest.Conn){
