@@ -297,9 +297,10 @@ func (m *model) arrivals(r *rand.Rand, each int64, weights []float64, count int)
 	return all
 }
 
-// paging is the card without a policy: pages come by faults, and the least recently used of whichever program go.
+// paging is the card without a policy: pages come by faults, and those of whichever program go that came longest ago:
+// the driver sees no uses that do not fault (tests/sim/residency.c has its sources).
 type paging struct {
-	before, after []int32 // a ring of the pages that are there, from the least recently used on; 0 is its head
+	before, after []int32 // a ring of the pages that are there, from the one that came first on; 0 is its head
 	there         []bool
 	held, room    int
 	now           int64
@@ -319,19 +320,18 @@ func (g *paging) unlink(i int32) {
 func (g *paging) touch(i int32, takes int64) {
 	g.now += takes
 	if g.there[i] {
-		g.unlink(i)
-	} else {
-		g.now += modelFault + transfer(modelPage)
-		g.moved += modelPage
-		if g.held++; g.held > g.room {
-			g.now += transfer(modelPage)
-			oldest := g.after[0]
-			g.unlink(oldest)
-			g.there[oldest] = false
-			g.held--
-		}
-		g.there[i] = true
+		return
 	}
+	g.now += modelFault + transfer(modelPage)
+	g.moved += modelPage
+	if g.held++; g.held > g.room {
+		g.now += transfer(modelPage)
+		oldest := g.after[0]
+		g.unlink(oldest)
+		g.there[oldest] = false
+		g.held--
+	}
+	g.there[i] = true
 	last := g.before[0]
 	g.after[last], g.before[i], g.after[i], g.before[0] = i, last, 0, i
 }

@@ -36,7 +36,7 @@ func TestTwoOfThreeQuarters(t *testing.T) {
 	if most := 1.15 * float64(moves+1) * float64(transfer(excess)); float64(m.still) > most {
 		t.Errorf("the GPU stood still for %d ns, at most %g are promised", m.still, most)
 	}
-	t.Logf("exclusive quanta without prefetch (the driver's faults and its least recently used):")
+	t.Logf("exclusive quanta without prefetch (the driver's faults and its order):")
 	for _, quantum := range []int64{5 * sec, m.quantumMost, 30 * sec} {
 		g, all := loops(500*ms, work, set, set)
 		faults := g.taken(all, quantum)

@@ -12,9 +12,8 @@
 //     way over the link meanwhile. A kernel that touches pages under way waits for them;
 //   - where a card is full, the pages of whichever process that came or were prefetched longest ago
 //     go to the host, however often they have been used since: the driver does not see uses that do
-//     not fault, and knows of pages only when it moved them (from memory of how its open source
-//     works, unverified). Plain memory never goes, and never waits for managed memory: it takes the
-//     place of pages;
+//     not fault (residency.c names its sources). Plain memory never goes, and never waits for
+//     managed memory: it takes the place of pages;
 //   - a card without concurrent managed access has no page faults: all managed memory of a process
 //     comes over the link before each of its kernels there. It is no more than the card has, and
 //     can neither be prefetched nor advised to go there.

@@ -1,4 +1,17 @@
 // residency.c: pages that come, go and are touched (see residency.h).
+//
+// A page stands for the 2 MiB that the driver's unified memory gives and takes as one, and the
+// order of a card's pages for its list of those in use, as the sources of NVIDIA's open kernel
+// modules have it (commit 448d5cc65624d3aa69015efa0d3fb50fd9729f41 of
+// github.com/NVIDIA/open-gpu-kernel-modules, kernel-open/nvidia-uvm):
+//   - whatever makes 2 MiB resident on a card puts them last, whether by a fault, or by a prefetch
+//     that finds them there (uvm_va_block.c, uvm_va_block_make_resident_finish, which the migration
+//     of uvm_va_block_migrate_locked calls in either case); uses that do not fault change nothing;
+//   - who needs room takes what is free, then what holds no page any more, then the first of the
+//     list, whoever's it is (uvm_pmm_gpu.c, pick_root_chunk_to_evict). The second are free at once
+//     here: they cost nothing there either;
+//   - only what is being filled at this moment is spared (chunk_is_root_chunk_pinned): a prefetch
+//     of more than there is room for displaces what it has just brought.
 #include "runs.h"
 
 #include <errno.h>
@@ -46,14 +59,18 @@ static void go(struct sim_residency *r, struct sim_block *block, unsigned column
     r->owners[block->slot].books[column].resident_bytes -= bytes_of(r, count_of(mask));
 }
 
-// Takes pages that lie on a GPU out of their runs. Returns when all have arrived.
-static uint64_t detach(struct sim_residency *r, const struct sim_block *block, unsigned column,
-                       uint64_t mask) {
+// What is done with pages of runs; returns when the last of them has arrived.
+typedef uint64_t run_step(struct sim_residency *r, uint32_t slot, unsigned column, uint32_t first,
+                          uint32_t count);
+
+// Does it with pages of a block that lie on a GPU. Returns when the last of all has arrived.
+static uint64_t each_run(struct sim_residency *r, const struct sim_block *block, unsigned column,
+                         uint64_t mask, run_step *step) {
     uint64_t ready_ns = 0;
     unsigned first, count;
     while (sim_next_stretch(&mask, &first, &count)) {
         uint64_t ready =
-            sim_run_detach(r, block->slot, column, block->index * SIM_BLOCK_PAGES + first, count);
+            step(r, block->slot, column, block->index * SIM_BLOCK_PAGES + first, count);
         ready_ns = ready > ready_ns ? ready : ready_ns;
     }
     return ready_ns;
@@ -65,7 +82,7 @@ static void leave(struct sim_residency *r, struct sim_block *block, unsigned col
     mask &= block->here[column];
     if (!mask)
         return;
-    detach(r, block, column, mask);
+    each_run(r, block, column, mask, sim_run_detach);
     go(r, block, column, mask);
 }
 
@@ -92,19 +109,12 @@ static uint64_t evict_front(struct sim_residency *r, uint32_t number, uint32_t c
     return moved;
 }
 
-#define SPARES_NONE UINT64_MAX  // runs that a repair made have the stamp 0
-
-// Sends the oldest pages to the host until `room` more have room, but none with the stamp `spare`.
-// Returns whether they have.
-static bool make_room(struct sim_residency *r, struct sim_lru *lru, uint64_t room, uint64_t spare,
-                      uint64_t *out) {
+// Sends the oldest pages to the host until `room` more have room. Returns whether they have.
+static bool make_room(struct sim_residency *r, struct sim_lru *lru, uint64_t room, uint64_t *out) {
     while (lru->pages + room > lru->room && lru->oldest) {
         uint64_t over = lru->pages + room - lru->room;
-        const struct sim_run *run = sim_run_at(r, lru->oldest);
-        if (run->stamp == spare)
-            break;
-        uint32_t count = run->count < over ? run->count : (uint32_t)over;
-        *out += evict_front(r, lru->oldest, count);
+        uint32_t pages = sim_run_at(r, lru->oldest)->count;
+        *out += evict_front(r, lru->oldest, pages < over ? pages : (uint32_t)over);
     }
     return lru->pages + room <= lru->room;
 }
@@ -112,7 +122,7 @@ static bool make_room(struct sim_residency *r, struct sim_lru *lru, uint64_t roo
 uint64_t sim_residency_shrink(struct sim_residency *r, unsigned memory, uint64_t room) {
     uint64_t out = 0;
     r->lrus[memory].room = room;
-    make_room(r, &r->lrus[memory], 0, SPARES_NONE, &out);
+    make_room(r, &r->lrus[memory], 0, &out);
     return out;
 }
 
@@ -147,8 +157,7 @@ static uint64_t staying(const struct sim_block *block, uint32_t stays) {
 // Of the pages that a touch wants to bring, those that find room.
 static uint64_t find_room(struct sim_residency *r, const struct move *move, uint64_t wanted) {
     struct sim_lru *lru = sim_lru_of(r, move->slot, move->column);
-    uint64_t spare = is_prefetch(move) ? move->stamp : SPARES_NONE;
-    if (!wanted || make_room(r, lru, count_of(wanted), spare, &move->moved->out))
+    if (!wanted || make_room(r, lru, count_of(wanted), &move->moved->out))
         return wanted;
     return lowest(wanted, lru->room > lru->pages ? lru->room - lru->pages : 0);
 }
@@ -176,19 +185,6 @@ static void count_sources(struct sim_residency *r, const struct move *move,
     move->moved->populated += count_of(mask & ~in);
 }
 
-// When the last of some pages that lie on a GPU has arrived.
-static uint64_t arrival(struct sim_residency *r, const struct sim_block *block, unsigned column,
-                        uint64_t mask) {
-    uint64_t ready_ns = 0;
-    unsigned first, count;
-    while (sim_next_stretch(&mask, &first, &count)) {
-        uint64_t ready =
-            sim_run_ready(r, block->slot, column, block->index * SIM_BLOCK_PAGES + first, count);
-        ready_ns = ready > ready_ns ? ready : ready_ns;
-    }
-    return ready_ns;
-}
-
 // Brings pages of one block to the GPU. A prefetch renews those that are there.
 static void touch_block(struct sim_residency *r, const struct move *move, struct sim_block *block,
                         uint64_t mask) {
@@ -199,8 +195,8 @@ static void touch_block(struct sim_residency *r, const struct move *move, struct
         block->host |= mask & ~hits & ~others;
     uint64_t remote = mask & ~hits & staying(block, move->touch->stays);
     uint64_t renewed = is_prefetch(move) ? hits : 0;
-    uint64_t ready_ns = arrival(r, block, column, hits);
-    detach(r, block, column, renewed);
+    uint64_t ready_ns = each_run(r, block, column, hits, sim_run_ready);
+    each_run(r, block, column, renewed, sim_run_detach);
     uint64_t wanted = mask & ~hits & ~remote;
     uint64_t brought = find_room(r, move, wanted);
     remote |= wanted & ~brought;
@@ -215,6 +211,20 @@ static void touch_block(struct sim_residency *r, const struct move *move, struct
     struct sim_moved *moved = move->moved;
     moved->remote += is_prefetch(move) ? 0 : count_of(remote);
     moved->ready_ns = ready_ns > moved->ready_ns ? ready_ns : moved->ready_ns;
+}
+
+// The same for a prefetch, whose pages come one after the other, each as the newest: where the card
+// is full, those that are there and old may have to go before their turn, and the first for the
+// last.
+static void prefetch_block(struct sim_residency *r, const struct move *move,
+                           struct sim_block *block, uint64_t mask) {
+    const struct sim_lru *lru = sim_lru_of(r, move->slot, move->column);
+    mask &= block->live;
+    if (lru->pages + count_of(mask & ~block->here[move->column]) <= lru->room)
+        touch_block(r, move, block, mask);
+    else
+        for (; mask; mask &= mask - 1)
+            touch_block(r, move, block, mask & -mask);
 }
 
 // Brings pages of one block to the host.
@@ -256,7 +266,9 @@ void sim_residency_touch(struct sim_residency *r, uint32_t slot, unsigned column
         struct sim_block *block = sim_block_of(r, slot, page);
         uint64_t mask = sim_page_mask(page, end);
         if (block)
-            (to_host ? fetch_block : touch_block)(r, &move, block, mask);
+            (to_host              ? fetch_block
+             : is_prefetch(&move) ? prefetch_block
+                                  : touch_block)(r, &move, block, mask);
     }
     struct sim_managed *books = &owner->books[column];
     uint64_t in = bytes_of(r, moved->in - before.in);

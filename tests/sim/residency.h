@@ -90,8 +90,8 @@ int sim_residency_begin(struct sim_residency *r, uint32_t slot, uint32_t first, 
 void sim_residency_end(struct sim_residency *r, uint32_t slot, uint32_t first, uint32_t count);
 
 // An operation on the GPU of a column touches pages; what is not live is passed over. *moved is
-// added to. SIM_TOUCH_USE brings all but those in `remote`, of which the first may have to go again
-// for the last; a prefetch leaves where they are those that would displace its own.
+// added to. It brings all but those that may be used where they lie; of them the first may have to
+// go again for the last.
 void sim_residency_touch(struct sim_residency *r, uint32_t slot, unsigned column,
                          const struct sim_touch *touch, struct sim_moved *moved);
 

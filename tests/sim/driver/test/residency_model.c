@@ -21,19 +21,16 @@ bool model_elsewhere(const struct page *page, unsigned k) {
     return other;
 }
 
-bool model_oldest(unsigned k, unsigned process, uint32_t from, uint32_t to, unsigned *slot,
-                  unsigned *index) {
+bool model_oldest(unsigned k, unsigned *slot, unsigned *index) {
     bool found = false;
     for (unsigned p = 0; p < PROCESSES; p++)
-        for (unsigned i = 0; i < PAGES; i++) {
-            bool busy = p == process && i >= from && i < to;
-            if (model.pages[p][i].here[k] && !busy &&
+        for (unsigned i = 0; i < PAGES; i++)
+            if (model.pages[p][i].here[k] &&
                 (!found || model.pages[p][i].stamp[k] < model.pages[*slot][*index].stamp[k])) {
                 found = true;
                 *slot = p;
                 *index = i;
             }
-        }
     return found;
 }
 
@@ -44,6 +41,12 @@ uint64_t model_evict(unsigned k, unsigned slot, unsigned index) {
     page->host |= alone;
     model.books[slot][k].evicted_bytes += alone ? PAGE_BYTES : 0;
     return alone;
+}
+
+static void make_room(unsigned k, uint64_t count, struct sim_moved *moved) {
+    unsigned slot, index;
+    while (model_resident(k) + count > model.room[k] && model_oldest(k, &slot, &index))
+        moved->out += model_evict(k, slot, index);
 }
 
 static void model_bring(unsigned k, unsigned slot, unsigned index, const struct sim_touch *touch,
@@ -80,56 +83,57 @@ static void model_keep(unsigned k, unsigned slot, unsigned index) {
     page->host = false;
 }
 
-// Touches the pages of one block.
-static void model_block(unsigned k, unsigned slot, uint32_t from, uint32_t to,
-                        const struct sim_touch *touch, struct sim_moved *moved) {
-    bool wanted[SIM_BLOCK_PAGES] = {false}, prefetch = touch->kind == SIM_TOUCH_PREFETCH;
-    uint64_t kept = 0, count = 0, found = 0;
+// Touches the pages of one block by use: all that are not there come at once.
+static void model_use(unsigned k, unsigned slot, uint32_t from, uint32_t to,
+                      const struct sim_touch *touch, struct sim_moved *moved) {
+    bool wanted[SIM_BLOCK_PAGES] = {false};
+    uint64_t count = 0, found = 0;
     for (uint32_t i = from; i < to; i++) {
         struct page *page = &model.pages[slot][i];
         if (!page->live)
             continue;
         if (touch->flags & SIM_TOUCH_AT_HOST && !page->here[k] && !model_elsewhere(page, k))
             page->host = true;
-        if (page->here[k]) {
-            kept++;
-        } else if (stays(page, touch->stays)) {
-            moved->remote += !prefetch;
-            model.books[slot][k].remote_bytes += prefetch ? 0 : PAGE_BYTES;
-        } else {
+        if (!page->here[k] && stays(page, touch->stays)) {
+            moved->remote++;
+            model.books[slot][k].remote_bytes += PAGE_BYTES;
+        } else if (!page->here[k]) {
             wanted[i - from] = true;
             count++;
         }
     }
-    if (!prefetch)
-        kept = 0;  // they may go, too
-    uint64_t most = model.room[k] > kept ? model.room[k] - kept : 0;
-    uint64_t may = count < most ? count : most;
-    while (may && model_resident(k) + may > model.room[k]) {
-        unsigned victim_slot, victim;
-        if (!model_oldest(k, prefetch ? slot : PROCESSES, from, to, &victim_slot, &victim) ||
-            (prefetch && model.pages[victim_slot][victim].stamp[k] == model.stamp))
-            break;
-        moved->out += model_evict(k, victim_slot, victim);
-    }
-    uint64_t room = model.room[k] > model_resident(k) ? model.room[k] - model_resident(k) : 0;
-    may = may < room ? may : room;
+    uint64_t may = count < model.room[k] ? count : model.room[k];
+    make_room(k, may, moved);
     for (uint32_t i = from; i < to; i++) {
         struct page *page = &model.pages[slot][i];
         bool brought = wanted[i - from] && found < may;
         if (brought) {
             found++;
             model_bring(k, slot, i, touch, moved);
+            page->stamp[k] = model.stamp;
         } else if (wanted[i - from]) {
-            moved->remote += !prefetch;
-            model.books[slot][k].remote_bytes += prefetch ? 0 : PAGE_BYTES;
+            moved->remote++;
+            model.books[slot][k].remote_bytes += PAGE_BYTES;
         }
-        if (page->live && page->here[k]) {
-            if (brought || prefetch)
-                page->stamp[k] = model.stamp;
-            if (!(touch->flags & SIM_TOUCH_SHARES))
-                model_keep(k, slot, i);
+        if (page->live && page->here[k] && !(touch->flags & SIM_TOUCH_SHARES))
+            model_keep(k, slot, i);
+    }
+}
+
+// A prefetch brings one after the other, each as the newest.
+static void model_prefetch(unsigned k, unsigned slot, const struct sim_touch *touch,
+                           struct sim_moved *moved) {
+    for (uint32_t i = touch->first; i < touch->first + touch->count; i++) {
+        struct page *page = &model.pages[slot][i];
+        if (page->live && !page->here[k] && model.room[k]) {
+            make_room(k, 1, moved);
+            model_bring(k, slot, i, touch, moved);
         }
+        if (!page->here[k])
+            continue;
+        page->stamp[k] = model.stamp;
+        if (!(touch->flags & SIM_TOUCH_SHARES))
+            model_keep(k, slot, i);
     }
 }
 
@@ -156,10 +160,14 @@ void model_touch(unsigned k, unsigned slot, const struct sim_touch *touch,
                 model_fetch(slot, i, touch->flags & SIM_TOUCH_SHARES, moved);
         return;
     }
+    if (touch->kind == SIM_TOUCH_PREFETCH) {
+        model_prefetch(k, slot, touch, moved);
+        return;
+    }
     for (uint32_t from = touch->first; from < end;) {
         uint32_t to = (from / SIM_BLOCK_PAGES + 1) * SIM_BLOCK_PAGES;
         to = to < end ? to : end;
-        model_block(k, slot, from, to, touch, moved);
+        model_use(k, slot, from, to, touch, moved);
         from = to;
     }
 }

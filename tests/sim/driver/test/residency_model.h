@@ -33,9 +33,8 @@ extern struct model {
 uint64_t model_resident(unsigned k);
 // Whether a page lies on another one.
 bool model_elsewhere(const struct page *page, unsigned k);
-// The page that was touched longest ago; none of those that are being touched.
-bool model_oldest(unsigned k, unsigned process, uint32_t from, uint32_t to, unsigned *slot,
-                  unsigned *index);
+// The page that came or was prefetched longest ago; of a prefetch the lowest.
+bool model_oldest(unsigned k, unsigned *slot, unsigned *index);
 // Whether it had to move.
 uint64_t model_evict(unsigned k, unsigned slot, unsigned index);
 void model_touch(unsigned k, unsigned slot, const struct sim_touch *touch, struct sim_moved *moved);

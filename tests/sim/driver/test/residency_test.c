@@ -102,7 +102,7 @@ static void random_shrink(struct sim_residency *r) {
     unsigned k = (unsigned)random_below(COLUMNS), slot, index;
     uint64_t room = random_below(500), out = 0;
     model.room[k] = room;
-    while (model_resident(k) > room && model_oldest(k, PROCESSES, 0, 0, &slot, &index))
+    while (model_resident(k) > room && model_oldest(k, &slot, &index))
         out += model_evict(k, slot, index);
     CHECK_EQ(sim_residency_shrink(r, memory_of(k), room), out);
 }
@@ -234,6 +234,31 @@ static void uses_do_not_renew(void) {
     residency_free(r);
 }
 
+// A prefetch makes the newest of what is there already, one page after the other: where the card is
+// full, an old page of its own may go before its turn, and comes back in it.
+static void prefetches_renew(void) {
+    struct sim_residency *r = residency_new();
+    struct sim_touch some = {.count = 5, .kind = SIM_TOUCH_PREFETCH};
+    struct sim_moved moved = {0};
+    sim_residency_own(r, 0, 1, 0);
+    CHECK_EQ(sim_residency_begin(r, 0, 0, 40), 0);
+    sim_residency_shrink(r, 0, 20);
+    use(r, 0, 20);
+    sim_residency_touch(r, 0, 0, &some, &moved);
+    CHECK_EQ(moved.in + moved.out, 0);
+    use(r, 20, 2);
+    CHECK_EQ(sim_residency_where(r, 0, 0), 1u << 0);
+    CHECK_EQ(sim_residency_where(r, 0, 5), 1u << SIM_AT_HOST);
+    CHECK_EQ(sim_residency_where(r, 0, 6), 1u << SIM_AT_HOST);
+    some = (struct sim_touch){.first = 6, .count = 2, .kind = SIM_TOUCH_PREFETCH};
+    sim_residency_touch(r, 0, 0, &some, &moved);
+    CHECK_EQ(moved.in, 2);  // page 7 was the oldest, and went for page 6
+    CHECK_EQ(moved.out, 2);
+    CHECK_EQ(sim_residency_where(r, 0, 7), 1u << 0);
+    CHECK_EQ(sim_residency_where(r, 0, 8), 1u << SIM_AT_HOST);
+    residency_free(r);
+}
+
 // What is prefetched as a whole is one run, whatever it was before.
 static void prefetches_merge(void) {
     struct sim_residency *r = residency_new();
@@ -313,10 +338,9 @@ int main(int argc, char **argv) {
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)now.tv_nsec << 20 | 1;
     printf("SEED=%llu\n", (unsigned long long)seed);
     static const struct test tests[] = {
-        TEST(sweeps_thrash),    TEST(uses_do_not_renew),
-        TEST(prefetches_merge), TEST(copies_end),
-        TEST(blocks_run_out),   TEST(cut_off_half_way),
-        TEST(random_schedules), TEST(random_schedules_with_repairs),
+        TEST(sweeps_thrash),    TEST(uses_do_not_renew), TEST(prefetches_renew),
+        TEST(prefetches_merge), TEST(copies_end),        TEST(blocks_run_out),
+        TEST(cut_off_half_way), TEST(random_schedules),  TEST(random_schedules_with_repairs),
     };
     return RUN(tests);
 }
