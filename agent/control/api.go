@@ -110,6 +110,9 @@ type SwapUse struct {
 	FaultedBytes  *int64 `json:"faulted_bytes"` // came to the card by kernels' page faults, as far as is known
 	// DisplacedBytes went to the host by the driver itself, as far as is known.
 	DisplacedBytes *int64 `json:"displaced_bytes"`
+	// CancelledMoves were to be taken back by a plan that had changed, UndoneMoves are those of them that had not begun.
+	CancelledMoves *int64 `json:"cancelled_moves"`
+	UndoneMoves    *int64 `json:"undone_moves"`
 }
 
 // Session is one process's connection.

@@ -27,6 +27,7 @@ type Flow struct {
 	ShareGot10s *float64 `json:"share_got_10s"`
 	ShareGot60s *float64 `json:"share_got_60s"`
 	Leases      int64    `json:"leases"`        // granted so far
+	Handovers   int64    `json:"handovers"`     // of these, that came after another container's
 	WaitMeanNS  *int64   `json:"wait_mean_ns"`  // for a lease; nil: it has not waited for one
 	WaitWorstNS *int64   `json:"wait_worst_ns"` // so far
 	ServedNS    int64    `json:"served_ns"`     // slot time charged so far

@@ -57,6 +57,7 @@ type flow struct {
 type stats struct {
 	served, got, waited, longest int64
 	leases                       uint64
+	changes                      uint64 // of these, that another flow's lease came before
 	lifts, reopened, expired     uint32
 }
 

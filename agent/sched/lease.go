@@ -79,6 +79,10 @@ func (q *queue) begin(l *lease, number uint64) {
 	l.number, l.state, l.due, l.clean = number, leaseGranted, q.now+q.config.Quantum, q.clean()
 	f.leasedAt, f.fetching, f.throttled = q.now, false, false
 	f.stats.leases++
+	if q.last != f.id {
+		f.stats.changes++
+		q.last = f.id
+	}
 	waited := q.now - max(f.waitFrom, q.mode.since)
 	f.stats.waited += waited
 	f.stats.longest = max(f.stats.longest, waited)

@@ -97,6 +97,7 @@ type queue struct {
 	config Config
 	gpu    int
 	now    int64
+	last   FlowID // that has got a lease here
 
 	gvt float64
 	top float64 // the largest C that any flow has reached

@@ -18,8 +18,9 @@ type View struct {
 	Served  int64 // slot time charged so far
 	Got     int64 // slot time had: what is not charged, since nobody else wanted it, included
 	Leases  uint64
-	Waited  int64 // for all of them together, so that the mean is Waited / Leases
-	Longest int64 // wait for one
+	Changes uint64 // of these, that came after another flow's
+	Waited  int64  // for all of them together, so that the mean is Waited / Leases
+	Longest int64  // wait for one
 	// WaitsFrom is since when it waits for a lease now, by the caller's clock; 0: it does not.
 	WaitsFrom int64
 	Reopened  uint64 // drains that stood still, so that the gate was opened again
@@ -64,7 +65,7 @@ func (f *flow) view() View {
 		GPU: f.on.gpu, State: f.state(), Mode: f.mode(), Virtual: f.virtual,
 		Lag: (f.on.gvt - f.virtual) * f.weight, Weight: f.weight, Asked: f.asked(),
 		Served: f.stats.served, Got: f.stats.got,
-		Leases: f.stats.leases, Waited: f.stats.waited, Longest: f.stats.longest,
+		Leases: f.stats.leases, Changes: f.stats.changes, Waited: f.stats.waited, Longest: f.stats.longest,
 		WaitsFrom: f.waitsFrom(), Reopened: uint64(f.stats.reopened), Expired: uint64(f.stats.expired),
 		Lifts: uint64(f.stats.lifts),
 	}

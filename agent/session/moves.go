@@ -138,6 +138,12 @@ func (c *container) view(gpu int) (v residency.View, known bool) {
 	return v, true
 }
 
+// cancels are how many of the container's moves on a GPU were taken back, of those that it is known to have. Called under mu.
+func (c *container) cancels(gpu int) (n swaps.Cancels) {
+	c.node.time.do(func(int64) { n = c.moves.Cancels(gpu) })
+	return n
+}
+
 // Move tells the process of moves, unless there is no room for the message.
 func (t told) Move(gpu int, entries []swaps.Entry) bool {
 	m := &abi.Move{Gpu: uint32(gpu), Count: uint32(len(entries))}

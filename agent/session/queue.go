@@ -65,7 +65,7 @@ func reportFlow(f turns.Flow) control.Flow {
 	virtual, lag := int64(f.Virtual), int64(f.Lag)
 	r := control.Flow{
 		State: f.State, Mode: f.Mode, Weight: f.Weight, VirtualNS: &virtual, LagNS: &lag,
-		Leases: int64(f.Leases), ServedNS: f.Served, BusyNS: count(f.Worked.BusyNS),
+		Leases: int64(f.Leases), Handovers: int64(f.Changes), ServedNS: f.Served, BusyNS: count(f.Worked.BusyNS),
 		Submitted: count(f.Worked.Submitted), Ungated: count(f.Worked.Ungated),
 		Reopened: int64(f.Reopened), Expired: int64(f.Expired),
 	}

@@ -209,6 +209,8 @@ func (c *container) swapUse(gpu int) *control.SwapUse {
 		u.ResidentBytes, u.SwappedBytes = &here, &v.Swapped
 		u.MovedInBytes, u.MovedOutBytes = &v.MovedIn, &v.MovedOut
 		u.FaultedBytes, u.DisplacedBytes = &v.Faulted, &v.Displaced
+		n := c.cancels(gpu)
+		u.CancelledMoves, u.UndoneMoves = &n.Asked, &n.Undone
 	}
 	return u
 }

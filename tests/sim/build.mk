@@ -19,7 +19,7 @@ SIM_TESTS := machine_test engine_test lock_test ledger_test residency_test looku
 # Tests of the driver in one process, on the machine of test_driver.c.
 SIM_GRAPH_TESTS := graph_test graph_change_test graph_memory_test graph_random_test capture_test
 SIM_DRIVER_TESTS := array_test copy_test code_test link_test books_test launch_test context_test unsupported_test mempool_test mempool_model_test memop_test \
-  managed_test managed_whole_test advice_test working_set_test vmm_test vmm_data_test peer_test $(SIM_GRAPH_TESTS)
+  managed_test managed_whole_test managed_data_test advice_test working_set_test vmm_test vmm_data_test peer_test $(SIM_GRAPH_TESTS)
 SIM_TESTS += $(SIM_DRIVER_TESTS)
 
 SIM_EXTRA_plain :=
@@ -88,7 +88,7 @@ $$(SIM_OUT)/$(1)/export_test $$(SIM_OUT)/$(1)/ipc_test $$(SIM_OUT)/$(1)/ipc_even
   $$(SIM_OUT)/$(1)/share_test $$(SIM_OUT)/$(1)/vmm_test $$(SIM_OUT)/$(1)/vmm_data_test $$(SIM_OUT)/$(1)/peer_test: \
   $$(SIM_OUT)/$(1)/driver/test/test_share.o
 $$(SIM_OUT)/$(1)/working_set_test: $$(SIM_OUT)/$(1)/driver/test/working_set.o
-$$(SIM_OUT)/$(1)/managed_test $$(SIM_OUT)/$(1)/managed_whole_test $$(SIM_OUT)/$(1)/advice_test: \
+$$(SIM_OUT)/$(1)/managed_test $$(SIM_OUT)/$(1)/managed_whole_test $$(SIM_OUT)/$(1)/managed_data_test $$(SIM_OUT)/$(1)/advice_test: \
   $$(SIM_OUT)/$(1)/driver/test/test_managed.o
 $$(SIM_OUT)/$(1)/residency_test: $$(SIM_OUT)/$(1)/driver/test/residency_model.o
 

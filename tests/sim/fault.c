@@ -72,6 +72,15 @@ static bool is_ending(const char *rest) {
     return !*rest || !strcmp(rest, "_ptsz") || !strcmp(rest, "_ptds");
 }
 
+int sim_fault_is_event(const struct sim_fault *fault) {
+    static const char *const events[] = {SIM_FAULT_KERNEL, SIM_FAULT_MOVE_LOST, SIM_FAULT_MOVE_TORN,
+                                         SIM_FAULT_MOVE_TWICE};
+    for (unsigned i = 0; i < sizeof events / sizeof events[0]; i++)
+        if (!strcmp(fault->function, events[i]))
+            return 1;
+    return 0;
+}
+
 int sim_fault_means(const struct sim_fault *fault, const char *function) {
     size_t length = strlen(fault->function);
     return !strncmp(function, fault->function, length) && is_ending(function + length);

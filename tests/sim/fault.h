@@ -10,17 +10,23 @@
 #include <stdint.h>
 
 #define SIM_FAULTS_MAX 64u
-#define SIM_FAULT_KERNEL "kernel"  // in place of a function: this kernel never ends
+// In place of a function: this kernel never ends; this move of managed memory's data (on a machine
+// with managed_data) copies nothing, only its first half, or is done a second time, when what it
+// copies is gone already.
+#define SIM_FAULT_KERNEL "kernel"
+#define SIM_FAULT_MOVE_LOST "move_lost"
+#define SIM_FAULT_MOVE_TORN "move_torn"
+#define SIM_FAULT_MOVE_TWICE "move_twice"
 
 struct sim_fault {
     // An export ("cuMemAlloc_v2"), or one without its endings, which then stands for all of its
-    // forms ("cuMemAlloc"); or SIM_FAULT_KERNEL.
+    // forms ("cuMemAlloc"); or one of the above.
     char function[64];
     char process[16];  // its program's name, the first 15 letters; empty: any
     int32_t pid;       // as the process sees itself; 0: any
     uint32_t nth;      // the first use that fails, from 1
     uint32_t times;    // how many fail; 0: all from then on
-    uint32_t code;     // a CUresult; of no meaning for a kernel
+    uint32_t code;     // a CUresult; of no meaning for kernels and moves
 };
 
 struct sim_machine;
@@ -30,6 +36,8 @@ struct sim_machine;
 // What is left out is 1, and 999 for the code. It ends at `bytes`. EINVAL.
 int sim_fault_parse(const char *text, uint32_t bytes, struct sim_fault *fault);
 
+// Whether it is no call that fails, but a kernel or a move of data.
+int sim_fault_is_event(const struct sim_fault *fault);
 // Whether the use of a function is one that a fault means; `used`: uses before this one.
 int sim_fault_means(const struct sim_fault *fault, const char *function);
 int sim_fault_hits(const struct sim_fault *fault, uint64_t used);

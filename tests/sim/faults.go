@@ -1,5 +1,5 @@
-// Faults that are armed in a machine: driver functions that fail, kernels that never end, cards that
-// fall off the bus.
+// Faults that are armed in a machine: driver functions that fail, kernels that never end, moves of data
+// that go wrong, cards that fall off the bus.
 
 package sim
 
@@ -18,7 +18,7 @@ import (
 // Fault says which use of a driver function fails, of all uses by the processes that it names.
 type Fault struct {
 	ID       int    `json:"id"`
-	Function string `json:"function"` // "cuMemAlloc": all its forms; "kernel": this kernel never ends
+	Function string `json:"function"` // "cuMemAlloc": all its forms; "kernel", "move_lost": see fault.h
 	Process  string `json:"process"`  // a program's name, its first 15 letters; empty: any
 	PID      int    `json:"pid"`      // as the process sees itself; 0: any
 	Nth      int64  `json:"nth"`      // the first use that fails, from 1
@@ -46,7 +46,7 @@ func ParseFault(text string) (Fault, error) {
 	var fault C.struct_sim_fault
 	rc := C.sim_fault_parse(from, C.uint32_t(len(text)), &fault)
 	parsed := faultFrom(0, &fault, 0)
-	driverFunction := strings.HasPrefix(parsed.Function, "cu") || parsed.Function == C.SIM_FAULT_KERNEL
+	driverFunction := strings.HasPrefix(parsed.Function, "cu") || C.sim_fault_is_event(&fault) != 0
 	if rc != 0 || !driverFunction {
 		return Fault{}, fmt.Errorf("%.60q: %w", text, ErrBadFault)
 	}

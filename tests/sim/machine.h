@@ -91,7 +91,7 @@ struct sim_config {
     uint64_t host_bytes;  // most managed memory of all processes together; 0: what the host has
     uint8_t nvlinks[SIM_GPUS_MAX][SIM_GPUS_MAX];  // between two cards, either way the same
     uint32_t memory_limits;  // 1: the driver holds limits of control groups (limit.h)
-    uint32_t reserved;
+    uint32_t managed_data;   // 1: data of managed memory move with it (driver/managed_data.c)
     struct sim_gpu_config gpus[SIM_GPUS_MAX];
 };
 

@@ -40,6 +40,7 @@ type Machine struct {
 	NVLinks      []NVLink
 	NoPeerAccess bool // no card can reach another's memory
 	MemoryLimits bool // the driver holds limits of device memory of control groups
+	ManagedData  bool // data of managed memory move with its pages
 }
 
 // NVLink is a number of links between each two of some GPUs.

@@ -45,6 +45,7 @@ var machineKeys = []key[Machine]{
 	optional(size("host_memory", 1, func(m *Machine, n int64) { m.HostBytes = n })),
 	optional(truth("peer_access", func(m *Machine, on bool) { m.NoPeerAccess = !on })),
 	optional(truth("memory_limits", func(m *Machine, on bool) { m.MemoryLimits = on })),
+	optional(truth("managed_data", func(m *Machine, on bool) { m.ManagedData = on })),
 	optional(measured("nvlink_bandwidth", atLeastOne(rates),
 		func(m *Machine, n int64) { m.NVLinkRate = n })),
 	{name: "gpu", wanted: "one [[gpu]] table a GPU, or one with a count"},

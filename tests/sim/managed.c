@@ -187,13 +187,20 @@ void sim_managed_collapse(struct sim_machine *machine, uint32_t first, uint32_t 
     } while (!sim_unlock(machine, engines));
 }
 
-uint32_t sim_managed_where(struct sim_machine *machine, uint32_t page) {
+void sim_managed_places(struct sim_machine *machine, uint32_t first, uint32_t count,
+                        uint32_t *places) {
     struct sim_engines *engines;
-    uint32_t places = 0;
     do {
         engines = sim_lock(machine);
-        if (mine(machine, engines) && page < SIM_MANAGED_PAGES_MAX)
-            places = sim_residency_where(&engines->residency, machine->slot, page);
+        for (uint32_t i = 0; i < count; i++)
+            places[i] = mine(machine, engines) && first + i < SIM_MANAGED_PAGES_MAX
+                            ? sim_residency_where(&engines->residency, machine->slot, first + i)
+                            : 0;
     } while (!sim_unlock(machine, engines));
+}
+
+uint32_t sim_managed_where(struct sim_machine *machine, uint32_t page) {
+    uint32_t places;
+    sim_managed_places(machine, page, 1, &places);
     return places;
 }

@@ -22,8 +22,9 @@
 // between faults, evictions and copies; what a pre-empted kernel loses while others run (the next
 // kernel pays for it); that the host must not touch managed memory while a kernel runs on a card
 // without concurrent access (there it is killed for it); attachment to streams; whether a kernel
-// reads or writes (with read-mostly it only reads). Data never move: only the books and the times
-// do.
+// reads or writes (with read-mostly it only reads). Only the books and the times move, unless the
+// machine file says `managed_data`: then each process has copies of its data by place
+// (driver/managed_data.c).
 #ifndef SIM_MANAGED_H
 #define SIM_MANAGED_H
 
@@ -87,8 +88,10 @@ void sim_managed_host(struct sim_machine *machine, uint32_t first, uint32_t coun
 void sim_managed_collapse(struct sim_machine *machine, uint32_t first, uint32_t count,
                           unsigned place);
 
-// Where a page lies: bits of places.
+// Where a page lies: bits of places. And of several that follow each other, at one moment.
 uint32_t sim_managed_where(struct sim_machine *machine, uint32_t page);
+void sim_managed_places(struct sim_machine *machine, uint32_t first, uint32_t count,
+                        uint32_t *places);
 
 // ---- Of a GPU ----
 

@@ -334,6 +334,9 @@ func (m *Machine) config() (C.struct_sim_config, error) {
 	if m.MemoryLimits {
 		config.memory_limits = 1
 	}
+	if m.ManagedData {
+		config.managed_data = 1
+	}
 	for a, others := range m.linksBetween() {
 		for b, links := range others {
 			config.nvlinks[a][b] = C.uint8_t(links)

@@ -101,7 +101,7 @@ func sampleNode(library string) *controltest.Node {
 		{
 			ContainerID: node.List[0].ID, Container: "trainer", Namespace: "default", UUID: "GPU-0", Weight: 3,
 			Mode: control.ModeLeased, State: "waiting", VirtualNS: ptr(int64(7_654_321_000_000)), LagNS: ptr(int64(-12_345_678)),
-			ShareAsked: ptr(0.75), ShareGot1s: ptr(0.7), ShareGot10s: ptr(0.7512), Leases: 9000,
+			ShareAsked: ptr(0.75), ShareGot1s: ptr(0.7), ShareGot10s: ptr(0.7512), Leases: 9000, Handovers: 8000,
 			WaitMeanNS: ptr(int64(20_123_456)), WaitWorstNS: ptr(int64(1_234_567_890)), ServedNS: 90_400_000_000,
 			BusyNS: 999, Submitted: 123456, Ungated: 1, Reopened: 2, Expired: 3,
 		},

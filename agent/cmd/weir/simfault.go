@@ -24,7 +24,8 @@ func simFaultCommand() *cli.Command {
 		ArgsUsage: "[FAULT]",
 		Description: `FAULT is FUNCTION[:NTH][+|*TIMES][=CODE]: the NTH use of a driver function from now on, of
 all processes together, fails with CUDA's error CODE; with + all after it too, with *TIMES so many.
-A function without its ending means all of its forms. "kernel:NTH" is a kernel that never ends.
+A function without its ending means all of its forms. "kernel:NTH" is a kernel that never ends;
+move_lost, move_torn and move_twice spoil moves of data on a machine with managed_data.
 Without anything, what is armed is shown.
 
 Examples:

@@ -85,6 +85,7 @@ func (t *Table) cancel(d residency.Decision) {
 		t.carry(t.node.Moved(t.now, d.Move, residency.Undone))
 	default:
 		f.cancelled = true
+		f.member.c.flows[f.gpu].cancels.Asked++
 		f.member.queue(f.gpu, Entry{Move: d.Move, Cancel: true})
 	}
 }

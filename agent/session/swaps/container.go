@@ -35,6 +35,13 @@ type flow struct {
 	lacked   int64            // what lacked when that was decided, in bytes
 	told     map[string]int64 // when an event of a kind was last told
 	links    [2]link          // as its moves saw it, to the card and from it
+	cancels  Cancels
+}
+
+// Cancels are moves that were to be taken back when their process had been told of them, and of these the ones that it
+// has not begun.
+type Cancels struct {
+	Asked, Undone int64
 }
 
 // Add gives a container its place. Its leases begin with its memory from now on.
@@ -111,6 +118,9 @@ func (c *Container) Plain(now int64, gpu int, bytes int64) {
 	t.carry(t.node.SetPlain(t.now, c.id, gpu, bytes))
 	t.settle()
 }
+
+// Cancels are how many of the container's moves on a GPU were cancelled.
+func (c *Container) Cancels(gpu int) Cancels { return c.flows[gpu].cancels }
 
 // View is what the container has on a GPU.
 func (c *Container) View(gpu int) residency.View {

@@ -211,6 +211,9 @@ func (m *Member) Moved(now int64, answers ...Answer) error {
 		}
 		delete(t.flights, a.Move)
 		m.inTime()
+		if f.cancelled && a.Result == residency.Undone {
+			m.c.flows[f.gpu].cancels.Undone++
+		}
 		if a.Result == residency.Done && !f.fresh {
 			t.sample(f, a.Took)
 		}

@@ -365,3 +365,27 @@ func TestFreedMovesAreForgotten(t *testing.T) {
 		l.done(e, residency.Undone, 0)
 	}
 }
+
+// TestCancelsAreCounted: moves that a changed plan takes back, as their processes were told, and those of them that had
+// not begun.
+func TestCancelsAreCounted(t *testing.T) {
+	w := newWorld(t, 1, 8*modelCard, nil)
+	all := []*lib{w.tenant(36), w.tenant(36), w.tenant(36)}
+	for i := range int64(2000) {
+		w.run(7 * ms)
+		l := all[i%3]
+		l.busy = i%4 != 0
+		l.in.swap.SetCap(w.now, 0, (i%5+1)*modelCard/5)
+	}
+	told, counted := 0, Cancels{}
+	for _, l := range all {
+		n := l.in.swap.Cancels(0)
+		told += len(l.gone)
+		counted.Asked += n.Asked
+		counted.Undone += n.Undone
+	}
+	if counted.Asked != int64(told) || counted.Undone == 0 || counted.Undone > counted.Asked {
+		t.Errorf("processes were told of %d cancelled moves, counted are %+v", told, counted)
+	}
+	t.Logf("%+v", counted)
+}

@@ -69,7 +69,9 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, CUdevice device, CUs
         managed_page(pages.first + i)->last_prefetch = (int8_t)device;
     enum sim_engine engine = device < 0 ? SIM_ENGINE_D2H : SIM_ENGINE_H2D;
     uint64_t seq;
-    return driver_leave(submit(stream, engine, 0, task, NULL, &seq));
+    rc = submit(stream, engine, 0, task, NULL, &seq);
+    worker_wake();
+    return driver_leave(rc);
 }
 
 API cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream) {

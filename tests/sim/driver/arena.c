@@ -299,6 +299,10 @@ void arena_give(struct arena *arena, struct block *block) {
     bins_push(arena, &arena->bins, block);
 }
 
+uint64_t arena_bytes(const struct arena *arena) {
+    return arena->granules * GRANULE;
+}
+
 bool arena_covers(const struct arena *arena, uint64_t address) {
     if (arena && arena->ranges)
         return range_covers(address);

@@ -81,6 +81,7 @@ uint64_t arena_address(const struct arena *arena, const struct block *block);
 void *arena_data(struct arena *arena, uint64_t address);
 // Says that a block's data lie in a chunk; NULL: in the arena again.
 void arena_move(struct arena *arena, struct block *block, struct chunk *chunk);
+uint64_t arena_bytes(const struct arena *arena);  // of its addresses
 bool arena_covers(const struct arena *arena, uint64_t address);
 // Blocks of one context, as a list.
 void arena_own(struct arena *arena, struct block *block, uint32_t *list);

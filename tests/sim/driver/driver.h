@@ -503,6 +503,15 @@ bool managed_touches(const struct task *task, struct managed_walk *walk,
 // Whether a task was only made to tell its pages: no data move.
 bool managed_task_is_empty(const struct task *task);
 
+// ---- managed_data.c ----
+
+// Whether the data of managed memory move with its pages, between copies of their own.
+bool managed_data_on(void);
+// Moves the data of a running task's pages to where these lie; the lock is dropped meanwhile.
+void managed_data_follow(const struct task *task);
+// No data move from the beginning to the end of such a use. Not with the driver locked.
+void managed_data_use(bool begins);
+
 // ---- fault.c ----
 
 // With the machine open: CUDA_ERROR_INVALID_VALUE for faults in the environment that cannot be
@@ -512,6 +521,9 @@ CUresult fault_init(struct sim_machine *machine);
 void fault_start(struct sim_machine *machine, void *page);
 // What an operation costs, in ns: without end where that is to be.
 uint64_t fault_cost(enum sim_engine engine, const struct task *task, uint64_t cost_ns);
+// What goes wrong with a move of managed memory's data.
+enum move_mistake { MOVE_WELL, MOVE_LOST, MOVE_TORN, MOVE_TWICE };
+enum move_mistake fault_move(void);
 // The code that every call on a device gives since it fell off the bus; CUDA_SUCCESS: it did not.
 CUresult device_error(uint32_t device);
 uint32_t device_losses(uint32_t device);  // how often it did

@@ -1,5 +1,5 @@
 // fault.c: armed faults in this process: each call of an export while any may be armed, kernels
-// that never end, and contexts on cards that have fallen off the bus.
+// that never end, moves of data that go wrong, and contexts on cards that have fallen off the bus.
 //
 // WEIR_SIM_FAULT in the environment arms faults of this process alone, separated by commas, in the
 // form that sim_fault_parse reads. It is looked at once, at the first call; with a mistake in it
@@ -43,7 +43,7 @@ static struct {
 // ---- The environment ----
 
 static bool is_known(const struct sim_fault *fault) {
-    if (!strcmp(fault->function, SIM_FAULT_KERNEL))
+    if (sim_fault_is_event(fault))
         return true;
     for (size_t i = 0; i < NAMES; i++)
         if (sim_fault_means(fault, names[i]))
@@ -104,7 +104,7 @@ void fault_start(struct sim_machine *joined, void *page) {
     __atomic_store_n(&fault_page, attention, __ATOMIC_RELEASE);
 }
 
-// ---- Kernels and cards ----
+// ---- Kernels, moves and cards ----
 
 uint64_t fault_cost(enum sim_engine engine, const struct task *task, uint64_t cost_ns) {
     const struct attention *page = __atomic_load_n(&fault_page, __ATOMIC_ACQUIRE);
@@ -112,6 +112,16 @@ uint64_t fault_cost(enum sim_engine engine, const struct task *task, uint64_t co
     if (!kernel || !__atomic_load_n(page->word, __ATOMIC_RELAXED))
         return cost_ns;
     return use(SIM_FAULT_KERNEL) ? SIM_COST_NS_MAX : cost_ns;
+}
+
+enum move_mistake fault_move(void) {
+    const struct attention *page = __atomic_load_n(&fault_page, __ATOMIC_ACQUIRE);
+    if (!__atomic_load_n(page->word, __ATOMIC_RELAXED))
+        return MOVE_WELL;
+    bool lost = use(SIM_FAULT_MOVE_LOST), torn = use(SIM_FAULT_MOVE_TORN);
+    if (use(SIM_FAULT_MOVE_TWICE))
+        return MOVE_TWICE;
+    return torn ? MOVE_TORN : lost ? MOVE_LOST : MOVE_WELL;
 }
 
 CUresult device_error(uint32_t device) {

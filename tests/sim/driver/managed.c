@@ -74,6 +74,11 @@ static bool start(const struct arena *arena, const struct block *any) {
         return false;
     managed.page_bytes = managed_page_bytes();
     managed.base = arena_address(arena, any) - any->first * SIM_GRANULE;
+    if (!managed_data_start((void *)(uintptr_t)managed.base, arena_bytes(arena),
+                            managed.page_bytes)) {
+        munmap(pages, SIM_MANAGED_PAGES_MAX * sizeof(struct page));
+        return false;
+    }
     managed.pages = pages;
     return true;
 }
@@ -168,7 +173,9 @@ void managed_give(struct arena *arena, const struct block *block) {
     sim_managed_give(driver.machine, block->context->card, counted_bytes(block), gone.first,
                      gone.count);
     // Whatever comes to lie there next has not been touched by the host.
-    if (gone.count)
+    if (gone.count && managed_data_on())
+        managed_data_drop(gone.first, gone.count);
+    else if (gone.count)
         madvise(arena_data(arena, managed.base + gone.first * managed.page_bytes),
                 gone.count * managed.page_bytes, MADV_DONTNEED);
 }
@@ -412,6 +419,6 @@ bool managed_touches(const struct task *task, struct managed_walk *walk,
 }
 
 bool managed_task_is_empty(const struct task *task) {
-    return task && (task->kind == TASK_PREFETCH ||
+    return task && ((task->kind == TASK_PREFETCH && !managed_data_on()) ||
                     (task->kind == TASK_KERNEL && task->kernel.function->bodiless));
 }

@@ -1,4 +1,4 @@
-// managed.h: managed memory of this process, between managed.c and advice.c.
+// managed.h: managed memory of this process, between managed.c, managed_data.c and advice.c.
 #ifndef SIM_DRIVER_MANAGED_H
 #define SIM_DRIVER_MANAGED_H
 
@@ -14,6 +14,7 @@ struct page {
     int8_t last_prefetch;  // likewise
     bool read_mostly;
     bool seen;       // whether the host touched it first has been looked at
+    uint8_t data;    // whose copy is current: 0 the host's, else a column's, from 1
     uint16_t users;  // blocks of which it holds a part
     uint32_t alike;  // so many from here on have the same advice and have been seen; 0: unknown
 };
@@ -28,5 +29,12 @@ struct page *managed_page(uint32_t number);
 
 // Where a device's, or the host's, memory is, as the machine counts this process's places.
 unsigned managed_place(int device);
+
+// ---- managed_data.c: all of it does nothing where the machine does not keep data apart ----
+
+// Makes the copies of all managed memory, which the program sees at `seen`. False: no room.
+bool managed_data_start(void *seen, uint64_t bytes, uint64_t page_bytes);
+// Pages that are nobody's any more lose their data; not without managed_data_on.
+void managed_data_drop(uint32_t first, uint32_t count);
 
 #endif

@@ -1,8 +1,8 @@
 // worker.c: the thread that is this process's life in the machine and that moves its data.
 //
 // It does the tasks of operations in the order of submission, except that it passes over those
-// whose dependencies have data to do still, and over host functions and steps whose time has not
-// come. All signals are blocked in it: the host's handlers never run there.
+// whose dependencies have data to do still, and over host functions, steps and prefetches whose
+// time has not come. All signals are blocked in it: the host's handlers never run there.
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -112,20 +112,30 @@ static void run_host(const struct task *task, CUresult status) {
 static CUresult run(struct task *task, CUresult status) {
     if (task->kind == TASK_HOST)
         run_host(task, status);
-    else if (status)
-        return status;
-    else if (task->kind == TASK_COPY)
+    if (status || task->kind == TASK_HOST)
+        return task->kind == TASK_HOST ? CUDA_SUCCESS : status;
+    managed_data_use(true);
+    CUresult rc = CUDA_SUCCESS;
+    if (task->kind == TASK_COPY)
         run_copy(task);
     else if (task->kind == TASK_SET)
         run_set(task);
     else if (task->kind == TASK_KERNEL)
-        return run_kernel(task);
-    return CUDA_SUCCESS;
+        rc = run_kernel(task);
+    managed_data_use(false);
+    return rc;
 }
 
 // Whether the machine lets this process say when the operation has ended.
 static bool timed(const struct op *op) {
     return op->task && (op->task->kind == TASK_HOST || op->task->kind == TASK_STEP);
+}
+
+// Whether the time of an operation is over; else *wait_ns until it may be.
+static bool is_over(const struct op *op, uint64_t *wait_ns) {
+    uint64_t finish_ns;
+    return sim_work_look(driver.machine, op->context->machine, op->seq, &finish_ns, wait_ns) ||
+           finish_ns;
 }
 
 // Whether an operation's data can be done now; else *wait_ns is lowered to when they may be.
@@ -137,6 +147,8 @@ static bool can_run(struct op *op, uint64_t *wait_ns) {
     bool can = true;
     if (timed(op) && !sim_work_ready(driver.machine, op->context->machine, op->seq, &ready, &wait))
         can = ready;
+    if (op->task && op->task->kind == TASK_PREFETCH)
+        can = is_over(op, &wait);
     if (can && op->task && op->task->kind == TASK_STEP && !op->context->error)
         can = op->task->step.step(op->task, &wait);
     if (!can && wait < *wait_ns)
@@ -150,6 +162,8 @@ void op_run(struct op *op) {
     if (task) {
         CUresult status = context->error;
         op->running = 1;
+        if (!status)
+            managed_data_follow(task);
         pthread_mutex_unlock(&driver.lock);
         CUresult rc = run(task, status);
         pthread_mutex_lock(&driver.lock);

@@ -72,7 +72,7 @@ CUevent event(void) {
     return made;
 }
 
-static void start_on(bool concurrent) {
+static void start_on(bool concurrent, bool data) {
     struct sim_config config = test_config();
     char path[4096];
     CUmodule module;
@@ -82,6 +82,7 @@ static void start_on(bool concurrent) {
         config.gpus[i].fault_batch_pages = 1;
         config.gpus[i].no_concurrent_managed = !concurrent;
     }
+    config.managed_data = data;
     start_driver_on(&config);
     CHECK_EQ(sim_machine_path(path, sizeof path), 0);
     CHECK_EQ(sim_machine_open(path, &machine), 0);
@@ -92,11 +93,15 @@ static void start_on(bool concurrent) {
 }
 
 void start_managed(void) {
-    start_on(true);
+    start_on(true, false);
 }
 
 void start_managed_whole(void) {
-    start_on(false);
+    start_on(false, false);
+}
+
+void start_managed_data(void) {
+    start_on(true, true);
 }
 
 void stop_managed(void) {

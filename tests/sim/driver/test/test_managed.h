@@ -16,6 +16,7 @@ extern CUfunction spin_on, spin_many, nothing;
 
 void start_managed(void);
 void start_managed_whole(void);  // the same, without concurrent managed access
+void start_managed_data(void);   // the same, where data move with their pages
 void stop_managed(void);
 
 // What this process did with managed memory on a GPU, and what of it lies on GPU 0.
