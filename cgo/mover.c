@@ -80,6 +80,7 @@ static int take_entry(struct weir_swap *swap, uint32_t index, const struct weir_
     item->move = entry->move;
     item->index = index;
     item->number = number;
+    item->context = movable ? movable->context : 0;
     item->offset = entry->offset;
     item->bytes = entry->bytes;
     item->flags = entry->flags;

@@ -181,28 +181,31 @@ static int give_in(struct weir_swap *swap, struct weir_moving *item, struct weir
 
 // The same, whatever context is current.
 static int give(struct weir_swap *swap, struct weir_moving *item, uint64_t now_ns) {
-    if (weir_lock(&swap->state->lock))
-        return 0;
-    int wanted = item->state == WEIR_MOVING_QUEUED;
-    uint64_t context = wanted ? weir_movable_at(swap, item->number)->context : 0;
-    weir_unlock(&swap->state->lock);
-    if (!wanted)
-        return 1;
     CUcontext before;
-    int pushed = WEIR_REAL(cuCtxPushCurrent_v2)((CUcontext)(uintptr_t)context) == CUDA_SUCCESS;
-    int given = give_in(swap, item, pushed ? lane_of(swap->mover, context) : NULL, now_ns);
+    int pushed =
+        WEIR_REAL(cuCtxPushCurrent_v2)((CUcontext)(uintptr_t)item->context) == CUDA_SUCCESS;
+    int given = give_in(swap, item, pushed ? lane_of(swap->mover, item->context) : NULL, now_ns);
     if (pushed)
         WEIR_REAL(cuCtxPopCurrent_v2)(&before);
     return given;
 }
 
-// The queued move of one way that came first, or NULL. Another thread can only end it meanwhile.
+// Whether the driver may have one more of a context, one way.
+static int has_room(struct weir_mover *mover, uint64_t context, int way) {
+    for (uint32_t i = 0; i < WEIR_MOVING_LANES; i++)
+        if (mover->lanes[i].context == context)
+            return free_slot(&mover->lanes[i], way) != NULL;
+    return 1;
+}
+
+// The queued move of one way that came first, of those for whose context there is room, or NULL:
+// cards, and contexts, do not wait for each other. Another thread can only end it meanwhile.
 static struct weir_moving *first_queued(struct weir_mover *mover, int way) {
     struct weir_moving *first = NULL;
     for (uint32_t i = 0; i < mover->items_used; i++) {
         struct weir_moving *item = &mover->items[i];
         if (weir_moving_state(item) == WEIR_MOVING_QUEUED && weir_moving_way(item) == way &&
-            (!first || item->order < first->order))
+            (!first || item->order < first->order) && has_room(mover, item->context, way))
             first = item;
     }
     return first;

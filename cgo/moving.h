@@ -27,7 +27,8 @@ enum weir_moving_state {
 
 struct weir_moving {
     uint64_t move;
-    uint64_t order;  // in which they came
+    uint64_t order;    // in which they came
+    uint64_t context;  // of the allocation
     uint64_t offset, bytes;
     uint64_t given_ns, due_ns;  // GIVEN: since when, and when to look at it
     uint32_t state;             // enum weir_moving_state

@@ -5,6 +5,7 @@ package hosttest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"weir/cgo/abi"
 )
@@ -204,6 +205,40 @@ func TestMovableEndsWithItsContext(t *testing.T) {
 	h.want("ok 0", "destroy %d", context)
 	a.settle("it is gone, and its moves are answered", func(b *movables) bool { return len(b.sizes) == 0 && len(b.moved) == 2 })
 	h.want("ok 0", "hold 0")
+}
+
+// Contexts, and so cards, do not wait for each other's moves: each has its own streams.
+func TestMovesOfTwoContexts(t *testing.T) {
+	t.Parallel()
+	a, h := startSwap(t, plain, 200*mib, "")
+	h.ok("alloc %d", 40*mib)
+	other := h.ok("context 0")[0]
+	h.ok("alloc %d", 8*mib)
+	s := a.session(h, 1)
+	a.settle("granted", a.live(2))
+	h.want("ok 0", "hold 1")
+	var entries []abi.MoveEntry
+	for i := range uint64(10) {
+		entries = append(entries, abi.MoveEntry{Move: i + 1, Id: 1, Offset: i * 4 * mib, Bytes: 4 * mib})
+	}
+	a.move(s, append(entries, abi.MoveEntry{Move: 11, Id: 2, Bytes: 4 * mib}, abi.MoveEntry{Move: 12, Id: 2, Offset: 4 * mib, Bytes: 4 * mib})...)
+	for deadline := time.Now().Add(10 * time.Second); h.ok("book")[3] != 16*mib; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are under way, want 2 pieces of each context", h.ok("book")[3])
+		}
+	}
+	h.want("ok 0", "destroy %d", other)
+	h.want("ok 0", "hold 0")
+	b := a.settle("all are answered", func(b *movables) bool { return len(b.moved) == 12 })
+	for _, e := range b.moved {
+		if e.Move <= 10 && e.Result != abi.MoveDone {
+			t.Errorf("%+v of the context that is still there", e)
+		}
+	}
+	a.settle("one is gone with its context", a.live(1))
+	if got := h.ok("book"); got[5] != 2 {
+		t.Errorf("%d streams are left, want 2", got[5])
+	}
 }
 
 // What was freed is had again at once, whichever thread tells the agent of it.
