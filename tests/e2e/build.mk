@@ -69,9 +69,9 @@ $(E2E_OUT)/flow: $(addprefix $(E2E_DIR)/,flow.c flow_knot.c flow_ways.c flow.h) 
   $(E2E_DRIVER) | $(E2E_OUT)
 	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -ldl -lpthread
 
-$(E2E_OUT)/prober: $(addprefix $(E2E_DIR)/,prober.c prober_ask.c prober_copy.c prober.h) \
+$(E2E_OUT)/prober: $(addprefix $(E2E_DIR)/,prober.c prober_ask.c prober_copy.c prober_many.c prober.h) \
   $(wildcard tests/sim/driver/cuda_*abi.h) $(E2E_DRIVER) | $(E2E_OUT)
-	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -ldl
+	$(CC) $(E2E_CFLAGS) -o $@ $(filter %.c,$^) $(E2E_DRIVER) -ldl -lpthread
 
 # With the library's own files in it, whose calls it makes itself; nothing is interposed.
 $(E2E_OUT)/busy: $(wildcard $(E2E_DIR)/busy*) $(LIB_SOURCES) $(E2E_DRIVER) | $(E2E_OUT)

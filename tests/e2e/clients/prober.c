@@ -15,7 +15,7 @@
 //   use NUMBER TIMES     so many kernels of 1 ms on all of it, and waits
 //   copy WAY TO FROM     see prober.h
 //   open FILE            dlopen
-//   and those of prober_ask.c, with a NUMBER
+//   and those of prober_ask.c, with a NUMBER, and of prober_many.c
 #define _GNU_SOURCE
 #include "prober.h"
 
@@ -27,14 +27,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MEMORIES_MAX = 4096, WORDS_MAX = 5, PART = 1 << 20, FIT_BYTES = 2 << 20 };
+enum { WORDS_MAX = 5, PART = 1 << 20, FIT_BYTES = 2 << 20 };
 
-static const char ptx[] = ".version 6.0\n.target sm_70\n.address_size 64\n"
-                          ".visible .entry weir_spin_ns_on(.param .u64 cost, .param .u64 p, "
-                          ".param .u64 bytes) { ret; }\n";
-
-static struct memory memories[MEMORIES_MAX];
-static CUfunction function;
+struct memory prober_memories[MEMORIES_MAX];
 
 void prober_answer(CUresult code) {
     if (code)
@@ -49,13 +44,13 @@ static uint64_t number(const char *word) {
 
 static struct memory *memory_of(const char *word) {
     uint64_t at = word ? number(word) : MEMORIES_MAX;
-    return at < MEMORIES_MAX && memories[at].at ? &memories[at] : NULL;
+    return at < MEMORIES_MAX && prober_memories[at].at ? &prober_memories[at] : NULL;
 }
 
 static CUresult init(int ordinal) {
     CUdevice device;
     CUcontext context;
-    CUmodule module;
+    CUfunction function;
     CUresult code = cuInit(0);
     if (!code)
         code = cuDeviceGet(&device, ordinal);
@@ -63,19 +58,19 @@ static CUresult init(int ordinal) {
         code = cuDevicePrimaryCtxRetain(&context, device);
     if (!code)
         code = cuCtxSetCurrent(context);
-    if (!code)
-        code = cuModuleLoadData(&module, ptx);
-    return code ? code : cuModuleGetFunction(&function, module, "weir_spin_ns_on");
+    return code ? code : prober_kernel(context, &function);
 }
 
 // ---- Allocations ----
 
 static CUresult keep(CUresult code, CUdeviceptr at, size_t bytes, int *slot) {
-    for (*slot = 0; *slot < MEMORIES_MAX && memories[*slot].at;)
+    CUcontext context = NULL;
+    for (*slot = 0; *slot < MEMORIES_MAX && prober_memories[*slot].at;)
         ++*slot;
     if (code || *slot == MEMORIES_MAX)
         return code ? code : CUDA_ERROR_UNKNOWN;
-    memories[*slot] = (struct memory){at, bytes};
+    cuCtxGetCurrent(&context);
+    prober_memories[*slot] = (struct memory){at, bytes, context};
     return CUDA_SUCCESS;
 }
 
@@ -162,10 +157,14 @@ static void check(const struct memory *memory, uint64_t seed) {
         printf("ok %" PRIu64 "\n", wrong);
 }
 
-static CUresult use(const struct memory *memory, uint64_t times) {
+CUresult prober_use(const struct memory *memory, uint64_t times) {
+    CUfunction function;
+    CUcontext context;
     uint64_t cost_ns = 1000000, at = memory->at, bytes = memory->bytes;
     void *params[] = {&cost_ns, &at, &bytes};
-    CUresult code = CUDA_SUCCESS;
+    CUresult code = cuCtxGetCurrent(&context);
+    if (!code)
+        code = prober_kernel(context, &function);
     for (uint64_t i = 0; i < times && !code; i++)
         code = cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
     return code ? code : cuCtxSynchronize();
@@ -182,7 +181,7 @@ static bool obey_of(char **words, struct memory *memory) {
     else if (!strcmp(name, "check"))
         check(memory, number(words[2]));
     else if (!strcmp(name, "use"))
-        prober_answer(use(memory, number(words[2])));
+        prober_answer(prober_use(memory, number(words[2])));
     else {
         const struct prober_command *ask = prober_asks;
         while (ask->name && strcmp(ask->name, name))
@@ -215,7 +214,7 @@ static void obey(char **words) {
         prober_answer(prober_copy(words[1], to, from));
     else if (!strcmp(name, "open") && words[1])
         printf(dlopen(words[1], RTLD_NOW) ? "ok\n" : "wrong file\n");
-    else if (!memory || !obey_of(words, memory))
+    else if (!prober_many(words) && (!memory || !obey_of(words, memory)))
         printf("wrong command %s\n", name);
 }
 

@@ -10,10 +10,23 @@
 
 #include <stdint.h>
 
+enum { MEMORIES_MAX = 4096 };
+
 struct memory {
     CUdeviceptr at;  // 0: this one is not there
     size_t bytes;
+    CUcontext context;
 };
+extern struct memory prober_memories[MEMORIES_MAX];
+
+// The kernel that uses memory, in a context: its code is loaded there the first time.
+CUresult prober_kernel(CUcontext context, CUfunction *function);
+
+// Commands about several contexts (prober_many.c). Whether it is one.
+int prober_many(char **words);
+
+// Uses memory by so many kernels of 1 ms in the current context, and waits.
+CUresult prober_use(const struct memory *memory, uint64_t times);
 
 // Answers "error CODE" for a code that is not 0.
 void prober_answer(CUresult code);
