@@ -26,7 +26,7 @@ func TestSwapKeepsEveryByte(t *testing.T) {
 	got := play.Until(least, keeperLimit)
 	t.Logf("simulated: %s", got)
 	if !got.Reaches(least) || got.Moves == 0 {
-		t.Errorf("in %s there were too few of one; at least: %s", keeperLimit, least)
+		t.Errorf("in %s there were too few of one; at least %s", keeperLimit, least.Least())
 	}
 }
 

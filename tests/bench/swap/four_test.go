@@ -33,7 +33,7 @@ func newFour(c card) *four {
 	every := time.Duration(2.3 * float64(c.takes(c.memory)))
 	every = max(every, 4*burst)
 	if os.Getenv("LONG") != "" {
-		f.count = 600
+		f.count = 50
 	}
 	f.arrivals = draw(f.seed, every, f.count)
 	f.with, f.without = f.stage(swapped), f.stage(unscheduled)

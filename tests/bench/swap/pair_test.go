@@ -12,6 +12,7 @@ const (
 	serialMost  = 1.10 // of serial
 	fasterLeast = 3    // times unscheduled
 	faultsMost  = 0.01 // of the bytes moved
+	stopAfter   = 1.25 // of serial: who is not done by then is judged by what it has done
 )
 
 // pair is two programs on a card, each with three quarters of it, in all ways.
@@ -23,8 +24,8 @@ type pair struct {
 
 var threeQuarters = []float64{0.75, 0.75}
 
-// each is how long each of them works alone.
-func (c card) each() time.Duration { return 5 * c.quantum() }
+// each is how long each of them works alone. More than this would take the full form beyond four minutes.
+func (c card) each() time.Duration { return min(5*c.quantum(), 70*time.Second) }
 
 // newPair is of programs each of whose kernels uses all of its memory, or a piece of it.
 func newPair(c card, byPieces bool) *pair {
@@ -59,8 +60,7 @@ func (p *pair) again() []*stage {
 }
 
 func (p *pair) stage(w way) *stage {
-	// Who has done nothing near all of it by then is slow enough.
-	limit := time.Duration(float64(2*p.each()) * serialMost * fasterLeast * 1.02)
+	limit := time.Duration(float64(2*p.each()) * stopAfter)
 	return &stage{card: p.card, way: w, sets: threeQuarters, watch: w == swapped,
 		play: play{byPieces: p.byPieces, work: p.each(), limit: limit}}
 }

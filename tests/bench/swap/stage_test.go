@@ -48,6 +48,8 @@ type play struct {
 	work     time.Duration     // of each, or of each burst
 	limit    time.Duration     // for all of it
 	arrivals [][]time.Duration // of bursts, by program; nil: all at once
+	rounds   int               // of that work, each after the one before; 0: one
+	with     *meeting          // rounds begin together with others'; nil: alone
 }
 
 // stage is a machine, what happens there, and what came of it.
@@ -58,7 +60,8 @@ type stage struct {
 	sets  []float64 // of the programs, as parts of the card
 	watch bool
 
-	took    time.Duration     // until all are done
+	took    time.Duration     // until all are done, of all rounds together
+	tooks   []time.Duration   // of each round
 	done    []int64           // kernels, by program
 	delays  [][]time.Duration // of bursts
 	checked int64             // bytes
@@ -106,12 +109,11 @@ func (s *stage) run() {
 		s.watcher = s.node.Bare(node.Build(s.scope, "bench/watch"), filepath.Join(s.node.SimDir, "machine"), "1",
 			filepath.Join(s.node.Dir, "rows"))
 	}
-	begin := figures.Monotonic() + calm
-	for i := range s.tenants {
-		s.order(i, begin)
-	}
-	for i := range s.tenants {
-		s.took = max(s.took, s.answer(i)-begin)
+	for range max(s.rounds, 1) {
+		if s.with != nil {
+			s.with.meet()
+		}
+		s.round()
 	}
 	s.books = s.look()
 	if s.watch {
@@ -122,12 +124,25 @@ func (s *stage) run() {
 	}
 }
 
+// round has all programs do their work.
+func (s *stage) round() {
+	begin, took := figures.Monotonic()+calm, time.Duration(0)
+	for i := range s.tenants {
+		s.order(i, begin)
+	}
+	for i := range s.tenants {
+		took = max(took, s.answer(i)-begin)
+	}
+	s.tooks = append(s.tooks, took)
+	s.took += took
+}
+
 // expected is how long a stage takes about, if all is well.
 func (s *stage) expected() time.Duration {
 	if s.arrivals != nil {
 		return s.limit + 3*time.Second
 	}
-	return s.play.work*time.Duration(len(s.sets))*11/10 + 3*time.Second
+	return s.play.work*time.Duration(len(s.sets)*max(s.rounds, 1))*11/10 + 3*time.Second
 }
 
 // warmUp has the programs do a little in turn, so that weir has seen what the link carries. Until then it takes the

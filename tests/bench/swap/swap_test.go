@@ -89,4 +89,7 @@ func BenchmarkSwap(b *testing.B) {
 			figures.Promise(b, v.name, v.promised, v.got, v.holds)
 		}
 	}
+	if only.MatchString(dataName) {
+		playData(b)
+	}
 }

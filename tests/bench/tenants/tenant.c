@@ -16,6 +16,7 @@
 #include "lock.h"
 
 #include "../overhead/driver_calls.h"
+#include "../settings.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -170,29 +171,13 @@ static void obey_check(void) {
 // ---- The beginning ----
 
 static void read_settings(int count, char **arguments) {
-    const struct {
-        const char *name;
-        uint64_t *at;
-    } settings[] = {{"set", &set_bytes},   {"pieces", &piece_count}, {"cost", &cost_ns},
-                    {"mark", &mark_bytes}, {"managed", &managed},    {"quantum", &quantum_ms},
-                    {"parts", &parts}};
-    const size_t all = sizeof(settings) / sizeof(*settings);
-    for (int i = 0; i < count; i++) {
-        char *value = strchr(arguments[i], '=');
-        size_t s = 0;
-        need(!value, arguments[i]);
-        *value++ = 0;
-        while (s < all && strcmp(arguments[i], settings[s].name))
-            s++;
-        if (!strcmp(arguments[i], "name"))
-            program_invocation_short_name = value;
-        else if (!strcmp(arguments[i], "lock"))
-            lock_path = value;
-        else if (s < all)
-            *settings[s].at = strtoull(value, NULL, 10);
-        else
-            need(1, arguments[i]);
-    }
+    const struct setting settings[] = {{"set", &set_bytes, NULL},   {"pieces", &piece_count, NULL},
+                                       {"cost", &cost_ns, NULL},    {"mark", &mark_bytes, NULL},
+                                       {"managed", &managed, NULL}, {"quantum", &quantum_ms, NULL},
+                                       {"parts", &parts, NULL},     {"lock", NULL, &lock_path}};
+    const char *wrong =
+        settings_read(count, arguments, settings, sizeof(settings) / sizeof(*settings));
+    need(wrong != NULL, wrong);
     need(!piece_count || piece_count > PIECES_MAX || !cost_ns || mark_bytes > MIB || !parts ||
              piece_count % parts,
          "settings");

@@ -13,6 +13,7 @@
 // driver's own waits take processor time.
 #define _GNU_SOURCE
 #include "../overhead/driver_calls.h"
+#include "../settings.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -136,28 +137,15 @@ static uint64_t processor_ns(void) {
 }
 
 static void read_settings(int count, char **arguments) {
-    const struct {
-        const char *name;
-        uint64_t *at;
-    } settings[] = {{"cost", &cost_ns},   {"graph", &graph_kernels}, {"streams", &streams_used},
-                    {"burst", &burst},    {"wait", &wait_each},      {"gap", &gap_us},
-                    {"ahead", &ahead_us}, {"more", &more},           {"from", &from_ms},
-                    {"to", &to_ms}};
-    const size_t all = sizeof(settings) / sizeof(*settings);
-    for (int i = 0; i < count; i++) {
-        char *value = strchr(arguments[i], '=');
-        need(!value, arguments[i]);
-        *value++ = 0;
-        if (!strcmp(arguments[i], "name")) {
-            program_invocation_short_name = value;
-            continue;
-        }
-        size_t s = 0;
-        while (s < all && strcmp(arguments[i], settings[s].name))
-            s++;
-        need(s == all, arguments[i]);
-        *settings[s].at = strtoull(value, NULL, 10);
-    }
+    const struct setting settings[] = {
+        {"cost", &cost_ns, NULL},         {"graph", &graph_kernels, NULL},
+        {"streams", &streams_used, NULL}, {"burst", &burst, NULL},
+        {"wait", &wait_each, NULL},       {"gap", &gap_us, NULL},
+        {"ahead", &ahead_us, NULL},       {"more", &more, NULL},
+        {"from", &from_ms, NULL},         {"to", &to_ms, NULL}};
+    const char *wrong =
+        settings_read(count, arguments, settings, sizeof(settings) / sizeof(*settings));
+    need(wrong != NULL, wrong);
     need(!streams_used || streams_used > STREAMS_MAX || !burst || !more || !cost_ns, "settings");
 }
 

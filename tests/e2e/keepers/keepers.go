@@ -41,9 +41,14 @@ func (c Counts) Reaches(least Counts) bool {
 	return c.Handovers >= least.Handovers && c.Kills >= least.Kills && c.Cancelled >= least.Cancelled && c.Undone >= least.Undone
 }
 
+// Least says what has to happen at least.
+func (c Counts) Least() string {
+	return fmt.Sprintf("%d hand-overs, %d kills, %d moves cancelled, of which %d undone", c.Handovers, c.Kills, c.Cancelled, c.Undone)
+}
+
 func (c Counts) String() string {
-	return fmt.Sprintf("%d hand-overs, %d kills, %d restarts of the agent, %d moves cancelled, of which %d undone; data moved %d "+
-		"times, %d MiB compared", c.Handovers, c.Kills, c.Restarts, c.Cancelled, c.Undone, c.Moves, c.Compared>>20)
+	return fmt.Sprintf("%s, %d restarts of the agent; data moved %d times, %d MiB compared", c.Least(), c.Restarts, c.Moves,
+		c.Compared>>20)
 }
 
 // seen is what an agent has said of a container last.
@@ -76,7 +81,7 @@ func Start(t testing.TB, seed uint64) *Play {
 	p := &Play{t: t, random: rand.New(rand.NewPCG(seed, 6)), seen: make(map[string]seen), n: node.Start(t, node.Options{
 		Machine: machine,
 		// Leases go on by the clock, whether anybody is owed time or not.
-		Config: "contention = \"off\"\nthreshold = \"0s\"\nquantum = \"10ms\"\ndrain_timeout = \"300ms\"\n"})}
+		Config: "contention = \"off\"\nthreshold = \"0s\"\nquantum = \"5ms\"\ndrain_timeout = \"300ms\"\n"})}
 	p.counter = p.arm(fmt.Sprintf("move_lost:%d", never))
 	for range programs {
 		p.ones = append(p.ones, p.hire())
@@ -216,6 +221,9 @@ func (p *Play) Until(least Counts, most time.Duration) Counts {
 func (p *Play) Sabotage(mistake string) string {
 	p.t.Helper()
 	p.arm(fmt.Sprintf("%s:20*%d", mistake, mistakesMax))
+	for _, one := range p.ones {
+		one.Do("go")
+	}
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		for _, one := range p.ones {
 			if words := one.Do("whole"); len(words) > 0 && words[0] != "ok" {
