@@ -48,6 +48,8 @@ type Config struct {
 	NoDriverLimit bool
 	// SwapHostLimit is the most host memory that swap may take, in bytes; nil: half of the machine's.
 	SwapHostLimit *int64
+	// MetricsListen is the address and port at which metrics are served; empty: they are not.
+	MetricsListen string
 	// Time is what there is to say of GPU time.
 	Time Time
 	// Rules are the [[containers]] tables, in their order.
@@ -68,6 +70,7 @@ type fileKeys struct {
 	Containerd   *string `toml:"containerd"`
 	DriverLimit  *string `toml:"driver_limit"`
 	SwapHost     *string `toml:"swap_host_limit"`
+	Metrics      *string `toml:"metrics_listen"`
 
 	timeKeys
 	Containers []ruleKeys `toml:"containers"`
@@ -102,6 +105,8 @@ func (f *fileKeys) value(key string) *string {
 		return f.DriverLimit
 	case "swap_host_limit":
 		return f.SwapHost
+	case "metrics_listen":
+		return f.Metrics
 	}
 	return f.timeKeys.value(key)
 }
@@ -126,6 +131,7 @@ var Keys = append([]Key{
 	{"containerd", "containerd", "WEIR_CONTAINERD", `"auto", "off" or a socket in quotes`},
 	{"driver_limit", "driver-limit", "WEIR_DRIVER_LIMIT", `"auto" or "off"`},
 	{"swap_host_limit", "swap-host-limit", "WEIR_SWAP_HOST_LIMIT", `"half" or a size in quotes, such as "64GiB"`},
+	{"metrics_listen", "metrics-listen", "WEIR_METRICS_LISTEN", `"off", or an address in quotes, such as "127.0.0.1:9400"`},
 }, timeKeyList...)
 
 // Default is the configuration of an agent that this user starts and says nothing more of.
@@ -221,6 +227,8 @@ func (c *Config) Set(key, value string) (err error) {
 		c.NoDriverLimit, err = parseChoice(value, "auto", "off")
 	case "swap_host_limit":
 		c.SwapHostLimit, err = parseHostLimit(value)
+	case "metrics_listen":
+		c.MetricsListen, err = parseMetricsListen(value)
 	default:
 		known, err := c.Time.set(key, value)
 		if !known {

@@ -43,6 +43,7 @@ unasked_gpu = "refuse"
 containerd = "/run/k3s/containerd/containerd.sock"
 driver_limit = "off"
 swap_host_limit = "64GiB"
+metrics_listen = "0.0.0.0:9400"
 time = "off"
 contention = "off"
 quantum = "40ms"
@@ -63,7 +64,7 @@ alpha = 2.5
 		AgentWait: 90 * time.Second, LogLevel: slog.LevelDebug,
 		EndUndeclared: true, PassIncompatible: true, UnaskedGPU: "refuse",
 		Containerd:    "/run/k3s/containerd/containerd.sock",
-		NoDriverLimit: true, SwapHostLimit: pointer(int64(64 << 30)),
+		NoDriverLimit: true, SwapHostLimit: pointer(int64(64 << 30)), MetricsListen: "0.0.0.0:9400",
 		Time: Time{
 			Off: true, AlwaysGate: true, Quantum: 40 * time.Millisecond, DrainTimeout: 2 * time.Second,
 			GateWaitMax: time.Minute, Window: 8 * time.Millisecond, Slots: 2, UtilisationMax: 85, Alpha: 2.5,
@@ -141,7 +142,7 @@ func TestSetKnowsEveryKey(t *testing.T) {
 		"run_dir": "/a", "state_dir": "/b", "nvml": "/c", "agent_wait": "7s", "log_level": "warn",
 		"count_context": "true", "undeclared": "end", "incompatible": "pass",
 		"unasked_gpu": "default", "containerd": "off",
-		"driver_limit": "off", "swap_host_limit": "1MiB",
+		"driver_limit": "off", "swap_host_limit": "1MiB", "metrics_listen": "[::1]:9400",
 		"time": "off", "contention": "off", "quantum": "1ms", "threshold": "2ms", "grace": "3ms",
 		"drain_timeout": "4ms", "gate_wait_max": "5ms", "window": "6ms", "slots": "7", "utilisation_max": "80",
 		"alpha": "8",
@@ -154,8 +155,8 @@ func TestSetKnowsEveryKey(t *testing.T) {
 		}
 	}
 	times := Time{true, true, ms, 2 * ms, 3 * ms, 4 * ms, 5 * ms, 6 * ms, 7, 80, 8}
-	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", true, pointer(int64(1 << 20)), times,
-		nil}
+	want := Config{"/a", "/b", "/c", 7 * time.Second, slog.LevelWarn, true, true, true, "default", "off", true, pointer(int64(1 << 20)),
+		"[::1]:9400", times, nil}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

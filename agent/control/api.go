@@ -55,7 +55,12 @@ type GPU struct {
 	Name        string `json:"name"`
 	MemoryBytes int64  `json:"memory_bytes"`
 	UsedBytes   *int64 `json:"used_bytes"`
-	Simulated   bool   `json:"simulated"`
+	// UtilisationRatio is the part of the last moments in which some kernel ran, as NVML tells it; nil: it does not.
+	UtilisationRatio *float64 `json:"utilisation_ratio"`
+	// What the link to the card is found to carry, by what moves of swap took; nil: none has been seen.
+	LinkInBytesPerSecond  *int64 `json:"link_in_bytes_per_second"`
+	LinkOutBytesPerSecond *int64 `json:"link_out_bytes_per_second"`
+	Simulated             bool   `json:"simulated"`
 }
 
 // GPUName is how people name a GPU: by its index, and a MIG device by that of its card and its own
@@ -146,8 +151,10 @@ type Container struct {
 	Enforced bool      `json:"enforced"`
 	// EnforcedBy is what its memory caps hold by, ByDriver or ByLibrary; nil: nothing, or it has none.
 	EnforcedBy *string `json:"enforced_by"`
-	Reason     string  `json:"reason"`  // why not, or what only the driver holds, or an empty string
-	Refused    int64   `json:"refused"` // allocations refused so far
+	Reason     string  `json:"reason"` // why not, or what only the driver holds, or an empty string
+	// ReasonKind is which kind of reason that is, one of ReasonKinds; empty where there is none.
+	ReasonKind string `json:"reason_kind"`
+	Refused    int64  `json:"refused"` // allocations refused so far
 	// What a container runtime calls it, or has told of it; empty where that is not known.
 	RuntimeID string            `json:"runtime_id"`
 	Pod       string            `json:"pod"`
@@ -161,6 +168,17 @@ const (
 	ByDriver  = "driver"
 	ByLibrary = "library"
 )
+
+// The kinds of reasons for which a container is not enforced.
+const (
+	ReasonNoLibrary  = "no-library" // a process of it runs without the library, or the library in it is of no use
+	ReasonUndeclared = "undeclared" // a process of it holds memory that it has not declared
+	ReasonUnasked    = "unasked"    // it has a GPU and asked for nothing
+	ReasonNoPart     = "no-part"    // weir had no part in its start
+)
+
+// ReasonKinds are all of them.
+var ReasonKinds = []string{ReasonNoLibrary, ReasonUndeclared, ReasonUnasked, ReasonNoPart}
 
 // What memory reports inside a container show as the total: its cap, or cap and swap together.
 const (

@@ -30,6 +30,9 @@ type Flow struct {
 	Handovers   int64    `json:"handovers"`     // of these, that came after another container's
 	WaitMeanNS  *int64   `json:"wait_mean_ns"`  // for a lease; nil: it has not waited for one
 	WaitWorstNS *int64   `json:"wait_worst_ns"` // so far
+	WaitedNS    int64    `json:"waited_ns"`     // for all of its leases together
+	WaitingNS   *int64   `json:"waiting_ns"`    // how long it has waited for one by now; nil: it does not wait
+	GotNS       int64    `json:"got_ns"`        // slot time had so far, with what nobody else wanted and is not charged
 	ServedNS    int64    `json:"served_ns"`     // slot time charged so far
 	BusyNS      int64    `json:"busy_ns"`       // with something of it outstanding, as its live processes say
 	Submitted   int64    `json:"submitted"`     // operations, as its live processes say

@@ -11,6 +11,7 @@ package events
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -69,7 +70,8 @@ type Log struct {
 	kept    int
 	last    uint64
 	dropped uint64
-	more    chan struct{} // closed at the next event
+	counts  map[string]uint64 // by type
+	more    chan struct{}     // closed at the next event
 }
 
 // New makes a log of at most capacity events (Capacity if 0 or less) with the given clock.
@@ -82,6 +84,7 @@ func New(capacity int, now func() time.Time) *Log {
 		now:      now,
 		queues:   make(map[string][]control.Event),
 		repeats:  make(map[same]*repeat),
+		counts:   make(map[string]uint64),
 		more:     make(chan struct{}),
 	}
 }
@@ -92,6 +95,7 @@ func (l *Log) Add(e control.Event) {
 	defer l.mu.Unlock()
 	now := l.now()
 	e.Time, e.Count = now, 1
+	l.counts[e.Type]++
 	key := e.Namespace + "/" + e.Container
 	r := l.repeated(e, now)
 	if r != nil {
@@ -185,6 +189,14 @@ func (l *Log) Wait(ctx context.Context, seq uint64) ([]control.Event, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// Counts returns how often each type has happened so far, repetitions included. The types are the agent's own, so there
+// are few.
+func (l *Log) Counts() map[string]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.counts)
 }
 
 // Dropped returns how many events were dropped to make room.

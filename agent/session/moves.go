@@ -144,6 +144,20 @@ func (c *container) cancels(gpu int) (n swaps.Cancels) {
 	return n
 }
 
+// describeLinks says what the links to the GPUs are found to carry.
+func (n *Node) describeLinks(gpus []control.GPU) {
+	if n.time == nil {
+		return
+	}
+	n.time.do(func(int64) {
+		for i := range gpus {
+			if in, out, seen := n.time.swaps.Link(i); seen {
+				gpus[i].LinkInBytesPerSecond, gpus[i].LinkOutBytesPerSecond = &in, &out
+			}
+		}
+	})
+}
+
 // Move tells the process of moves, unless there is no room for the message.
 func (t told) Move(gpu int, entries []swaps.Entry) bool {
 	m := &abi.Move{Gpu: uint32(gpu), Count: uint32(len(entries))}

@@ -27,21 +27,30 @@ func (n *Node) Queue(context.Context) ([]control.Flow, error) {
 		})
 	}
 	list := make([]control.Flow, 0, len(n.containers))
-	for gpu, g := range n.gpus {
+	for gpu := range n.gpus {
 		for _, c := range n.sorted() {
-			f, scheduled := flows[c][gpu]
-			if !scheduled && !c.unscheduled(gpu) {
-				continue
+			if f, there := c.flow(gpu, flows[c]); there {
+				list = append(list, f)
 			}
-			if !scheduled {
-				f = control.Flow{Mode: control.ModeOff, Weight: weightOf(c.spec.Caps)}
-			}
-			f.ContainerID, f.Container, f.Namespace = c.spec.ID, c.spec.Name, c.spec.Namespace
-			f.Index, f.MIG, f.UUID = g.index, g.known.MIG, g.uuid
-			list = append(list, f)
 		}
 	}
 	return list, nil
+}
+
+// flow is the container on a GPU, out of its flows there; there is none where it does not use the GPU. Called under
+// node.mu.
+func (c *container) flow(gpu int, flows map[int]control.Flow) (f control.Flow, there bool) {
+	f, scheduled := flows[gpu]
+	if !scheduled && !c.unscheduled(gpu) {
+		return f, false
+	}
+	if !scheduled {
+		f = control.Flow{Mode: control.ModeOff, Weight: weightOf(c.spec.Caps)}
+	}
+	g := c.node.gpus[gpu]
+	f.ContainerID, f.Container, f.Namespace = c.spec.ID, c.spec.Name, c.spec.Namespace
+	f.Index, f.MIG, f.UUID = g.index, g.known.MIG, g.uuid
+	return f, true
 }
 
 // unscheduled tells whether the container uses a GPU and nothing schedules it there: GPU time is not shared out, or
@@ -65,7 +74,8 @@ func reportFlow(f turns.Flow) control.Flow {
 	virtual, lag := int64(f.Virtual), int64(f.Lag)
 	r := control.Flow{
 		State: f.State, Mode: f.Mode, Weight: f.Weight, VirtualNS: &virtual, LagNS: &lag,
-		Leases: int64(f.Leases), Handovers: int64(f.Changes), ServedNS: f.Served, BusyNS: count(f.Worked.BusyNS),
+		Leases: int64(f.Leases), WaitedNS: f.Waited, Handovers: int64(f.Changes), GotNS: f.Got, ServedNS: f.Served,
+		BusyNS:    count(f.Worked.BusyNS),
 		Submitted: count(f.Worked.Submitted), Ungated: count(f.Worked.Ungated),
 		Reopened: int64(f.Reopened), Expired: int64(f.Expired),
 	}
@@ -80,6 +90,9 @@ func reportFlow(f turns.Flow) control.Flow {
 	if f.Leases > 0 {
 		mean, worst := f.Waited/int64(f.Leases), f.Longest
 		r.WaitMeanNS, r.WaitWorstNS = &mean, &worst
+	}
+	if f.Waits > 0 {
+		r.WaitingNS = &f.Waits
 	}
 	return r
 }

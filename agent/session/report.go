@@ -34,10 +34,11 @@ func (n *Node) Info(context.Context) (control.AgentInfo, error) {
 	})
 	for i := range n.gpus {
 		g := n.gpus[i].known
-		g.UsedBytes = nil
+		g.UsedBytes, g.UtilisationRatio = nil, nil
 		info.GPUs = append(info.GPUs, g)
 		info.Simulated = info.Simulated || g.Simulated
 	}
+	n.describeLinks(info.GPUs)
 	if n.opts.Devices == nil {
 		return info, nil
 	}
@@ -50,7 +51,7 @@ func (n *Node) Info(context.Context) (control.AgentInfo, error) {
 	for i := range info.GPUs {
 		for _, g := range now {
 			if g.UUID == info.GPUs[i].UUID {
-				info.GPUs[i].UsedBytes = g.UsedBytes
+				info.GPUs[i].UsedBytes, info.GPUs[i].UtilisationRatio = g.UsedBytes, g.UtilisationRatio
 			}
 		}
 	}
@@ -139,6 +140,7 @@ func (c *container) report() control.Container {
 	case c.spec.Prepared():
 		r.State = "prepared"
 	}
+	r.ReasonKind = c.reasonKind()
 	switch reason := c.unenforced(); {
 	case c.heldByDriver():
 		r.EnforcedBy, r.Reason = &byDriver, c.unaided()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/agent/control"
 	"weir/agent/session/proc"
 )
 
@@ -139,6 +140,17 @@ func whyNotLoaded(pid int, mounted bool) string {
 	}
 	return "it is a static program, which cannot load the library, so no cap holds for it; link " +
 		"it dynamically"
+}
+
+// reasonKind is which of control.ReasonKinds the reason is of unenforced, or of unaided. Called under mu.
+func (c *container) reasonKind() string {
+	switch {
+	case len(c.strays) > 0:
+		return control.ReasonNoLibrary
+	case len(c.undeclared) > 0:
+		return control.ReasonUndeclared
+	}
+	return ""
 }
 
 // unenforced says for which processes no cap holds, or that hold what they have not declared, or

@@ -204,18 +204,30 @@ func (u uncapped) report() control.Container {
 	return control.Container{
 		ID: u.ID, Name: u.name(), Namespace: u.namespace(), State: "running", PID: u.PID, Command: shorten(u.Command),
 		Started: u.Created, GPUs: []control.GPUUse{}, Sessions: []control.Session{}, Reason: u.reason,
-		RuntimeID: u.ID, Pod: u.Pod, PodUID: u.PodUID, Image: u.Image, Labels: u.Labels,
+		ReasonKind: u.reasonKind(),
+		RuntimeID:  u.ID, Pod: u.Pod, PodUID: u.PodUID, Image: u.Image, Labels: u.Labels,
 	}
+}
+
+// reasonKind is which of control.ReasonKinds the reason is.
+func (u uncapped) reasonKind() string {
+	if u.reason == policy.UnaskedReason || u.reason == policy.AllDevicesReason {
+		return control.ReasonUnasked
+	}
+	return control.ReasonNoPart
 }
 
 // running lists the containers without a cap whose first process lives, the oldest first. Called under mu.
 func (n *Node) running() []uncapped {
-	var list []uncapped
-	for _, u := range n.uncapped {
-		if st, err := proc.Read(u.PID); err == nil && st.ID == u.init && !st.Zombie {
-			list = append(list, u)
-		}
-	}
+	return living(slices.Collect(maps.Values(n.uncapped)))
+}
+
+// living are those whose first process lives, the oldest first.
+func living(list []uncapped) []uncapped {
+	list = slices.DeleteFunc(list, func(u uncapped) bool {
+		st, err := proc.Read(u.PID)
+		return err != nil || st.ID != u.init || st.Zombie
+	})
 	slices.SortFunc(list, func(a, b uncapped) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ID, b.ID))
 	})

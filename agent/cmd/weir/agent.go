@@ -62,6 +62,8 @@ Examples:
 				"hold them, or not; else auto"),
 			setting("swap-host-limit", "let swap of all containers take `SIZE` of host memory at most, 0 for no swap at all; else "+
 				"half of the machine's"),
+			setting("metrics-listen", "serve metrics for Prometheus at `[ADDRESS:]PORT`, of 127.0.0.1 where no address is given, or "+
+				"off; else off"),
 		}, timeFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := noPositionals(c); err != nil {
@@ -126,7 +128,7 @@ type servedNode interface {
 	Serve(ctx context.Context) error
 }
 
-// serveAgent opens the node and serves it and its control socket until ctx ends.
+// serveAgent opens the node and serves it, its control socket and its metrics until ctx ends.
 func serveAgent(
 	ctx context.Context, settings config.Config, log *slog.Logger, out io.Writer,
 ) error {
@@ -140,15 +142,20 @@ func serveAgent(
 	if err != nil {
 		return errors.Join(err, stopAtOnce(node))
 	}
-	ready := fmt.Sprintf("weir agent ready: %s, %s", socket, node.summary)
-	var helper sync.WaitGroup
-	defer helper.Wait()
+	figures, err := listenForScrapes(settings, log)
+	if err != nil {
+		return errors.Join(err, listener.Close(), stopAtOnce(node))
+	}
+	ready := fmt.Sprintf("weir agent ready: %s, %s%s", socket, node.summary, figures.summary())
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	return serveBoth(ctx, node, listener, log, func() {
+		helpers.Go(func() { figures.serve(ctx, node, log) })
 		fmt.Fprintln(out, ready)
 		notify(log, daemon.SdNotifyReady)
-		helper.Go(func() { watchContainerd(ctx, settings, node, log) })
+		helpers.Go(func() { watchContainerd(ctx, settings, node, log) })
 	})
 }
 

@@ -50,7 +50,8 @@ func sampleNode(library string) *controltest.Node {
 			Version: "9.8.7", ABI: 1, PID: 4000, RunDir: "/run/weir", Driver: "535.54", Simulated: true, TimeShared: true,
 			Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 			GPUs: []control.GPU{
-				{Index: 0, UUID: "GPU-0", Name: "Simulated A30", MemoryBytes: 384 * mib, Simulated: true},
+				{Index: 0, UUID: "GPU-0", Name: "Simulated A30", MemoryBytes: 384 * mib, UsedBytes: ptr(int64(96 * mib)),
+					UtilisationRatio: ptr(0.87), LinkInBytesPerSecond: ptr(int64(375e6)), LinkOutBytesPerSecond: ptr(int64(370e6)), Simulated: true},
 				{Index: 1, UUID: "GPU-1", Name: "A30", MemoryBytes: 24576 * mib},
 				{Index: 1, MIG: ptr(0), UUID: "MIG-1", Name: "A30 MIG 1g.6gb", MemoryBytes: 5856 * mib},
 			},
@@ -86,11 +87,12 @@ func sampleNode(library string) *controltest.Node {
 		{
 			ID: "fedcba9876543210fedc", Name: "legacy", Namespace: "k8s.io", Identity: "cgroup", PID: 5,
 			Command: []string{"./a\x1b[31m"}, Started: started, Reason: "the library is not loaded",
-			State: "ending",
+			ReasonKind: control.ReasonNoLibrary,
+			State:      "ending",
 		},
 		{
 			ID: "web", Name: "web", Namespace: "team-a", PID: 6, Command: []string{}, Started: started,
-			Reason: "it has a GPU and no annotation of weir's", State: "running", Pod: "web-0", Image: "web:1",
+			Reason: "it has a GPU and no annotation of weir's", ReasonKind: control.ReasonUnasked, State: "running", Pod: "web-0", Image: "web:1",
 		},
 	}
 	node.Flows = []control.Flow{
@@ -103,6 +105,7 @@ func sampleNode(library string) *controltest.Node {
 			Mode: control.ModeLeased, State: "waiting", VirtualNS: ptr(int64(7_654_321_000_000)), LagNS: ptr(int64(-12_345_678)),
 			ShareAsked: ptr(0.75), ShareGot1s: ptr(0.7), ShareGot10s: ptr(0.7512), Leases: 9000, Handovers: 8000,
 			WaitMeanNS: ptr(int64(20_123_456)), WaitWorstNS: ptr(int64(1_234_567_890)), ServedNS: 90_400_000_000,
+			WaitedNS: 181_111_104_000_000, WaitingNS: ptr(int64(4_000_000)), GotNS: 95_000_000_000,
 			BusyNS: 999, Submitted: 123456, Ungated: 1, Reopened: 2, Expired: 3,
 		},
 		{

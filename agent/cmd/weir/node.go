@@ -121,6 +121,10 @@ func (d nodeDevices) GPUs() ([]control.GPU, error) {
 		if memory, err := d.Memory(gpu.UUID); err == nil {
 			entry.UsedBytes = &memory.UsedBytes
 		}
+		if percent, err := d.Utilisation(gpu.UUID); err == nil {
+			ratio := percent / 100
+			entry.UtilisationRatio = &ratio
+		}
 		list = append(list, entry)
 	}
 	return list, nil

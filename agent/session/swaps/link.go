@@ -65,6 +65,17 @@ func (t *Table) carries(gpu, way int) int64 {
 	return max(first/linkLeast, rates[len(rates)/2])
 }
 
+// Link is what the link to a GPU is taken to carry by what moves have shown, in bytes a second to the card and from it;
+// seen is false where there were too few to tell.
+func (t *Table) Link(gpu int) (in, out int64, seen bool) {
+	told, first := t.gpus[gpu].told, [2]int64{t.config.GPUs[gpu].In, t.config.GPUs[gpu].Out}
+	seen = told != first || slices.ContainsFunc(t.containers, func(c *Container) bool {
+		links := &c.flows[gpu].links
+		return links[0].counted > 0 || links[1].counted > 0
+	})
+	return told[0], told[1], seen
+}
+
 // sample takes the time of a move of data. What cannot be is no sample: no link carries a byte in less than a hundredth of
 // a ns, no move takes longer than since it was decided, and what takes ten seconds has been held up by something else.
 func (t *Table) sample(f *flight, took int64) {

@@ -17,6 +17,8 @@ type Flow struct {
 	Known [3]bool
 	// What its processes say that they have done, those that live.
 	Worked page.Worked
+	// Waits is how long it has waited for a lease by now, in ns; 0: it does not.
+	Waits int64
 }
 
 // shareSlots are the spans of Flow.Share.
@@ -26,24 +28,40 @@ var shareSlots = [3]int64{10, 100, 600}
 func (t *Table) Flows(now int64) (flows []Flow) {
 	t.advance(now)
 	for _, c := range t.containers {
-		c.remember()
-		for _, gpu := range c.gpus {
-			f := Flow{Owner: c.owner}
-			f.View, _ = t.node.ViewOn(c.id, gpu)
-			for i, slots := range shareSlots {
-				f.Share[i], f.Known[i] = c.seats[gpu].history.share(t.now, slots)
-			}
-			for _, m := range c.processes {
-				if m.absent {
-					continue
-				}
-				w := m.process.Worked(gpu)
-				f.Worked.BusyNS += w.BusyNS
-				f.Worked.Submitted += w.Submitted
-				f.Worked.Ungated += w.Ungated
-			}
-			flows = append(flows, f)
+		flows = c.flows(flows)
+	}
+	return flows
+}
+
+// Flows lists the container on the GPUs that it uses.
+func (c *Container) Flows(now int64) []Flow {
+	c.table.advance(now)
+	return c.flows(nil)
+}
+
+// flows adds them to a list.
+func (c *Container) flows(flows []Flow) []Flow {
+	t := c.table
+	c.remember()
+	for _, gpu := range c.gpus {
+		f := Flow{Owner: c.owner}
+		f.View, _ = t.node.ViewOn(c.id, gpu)
+		if f.WaitsFrom > 0 {
+			f.Waits = max(1, t.now-f.WaitsFrom)
 		}
+		for i, slots := range shareSlots {
+			f.Share[i], f.Known[i] = c.seats[gpu].history.share(t.now, slots)
+		}
+		for _, m := range c.processes {
+			if m.absent {
+				continue
+			}
+			w := m.process.Worked(gpu)
+			f.Worked.BusyNS += w.BusyNS
+			f.Worked.Submitted += w.Submitted
+			f.Worked.Ungated += w.Ungated
+		}
+		flows = append(flows, f)
 	}
 	return flows
 }

@@ -55,6 +55,7 @@ type Node struct {
 type running struct {
 	agent *exec.Cmd
 	ended chan struct{} // closed when it has ended
+	ready string        // the line that it printed when it served
 }
 
 // SyncBuffer collects a process's output while tests read it.
@@ -274,6 +275,7 @@ func (n *Node) StartAgent() {
 		if !strings.Contains(line, "ready") {
 			n.t.Fatalf("the agent did not get ready: %q\n%s", line, n.log)
 		}
+		n.ready = strings.TrimSpace(line)
 	case <-time.After(patience):
 		n.t.Fatalf("the agent is not ready after %s\n%s", patience, n.log)
 	}
