@@ -254,6 +254,26 @@ func TestMemoryIsKeptForAReturn(t *testing.T) {
 	}
 }
 
+// TestOneShortGapIsNoHabit: memory is kept by the mean of the times between returns, not by the last of them.
+func TestOneShortGapIsNoHabit(t *testing.T) {
+	s := newSmall(t, smallConfig())
+	s.add(1, 100, 100)
+	s.allocate(1, 1, 40)
+	for range 20 { // a return each 10 s
+		s.set(1, Holder)
+		s.now += 8 * sec
+		s.set(1, Idle)
+	}
+	usual := s.view(1).KeepUntil - s.now
+	for range 2 { // and one 2 s after that
+		s.set(1, Holder)
+		s.set(1, Idle)
+	}
+	if keep := s.view(1).KeepUntil - s.now; usual != 40*sec || keep < usual*8/10 || keep >= usual {
+		t.Errorf("kept for %g s, then %g s", seconds(usual), seconds(keep))
+	}
+}
+
 // TestLongestIdleGoesFirst of those that need not be kept any more.
 func TestLongestIdleGoesFirst(t *testing.T) {
 	config := smallConfig()

@@ -241,6 +241,21 @@ func TestGoesBackToItsGPU(t *testing.T) {
 	}
 }
 
+// TestStaysOnItsGPU: where another would serve it as soon, and its memory is on both.
+func TestStaysOnItsGPU(t *testing.T) {
+	node := newNode(t, 1, gated(), gated())
+	if err := node.Add(Container{ID: 9, Weight: 1, GPUs: []int{0, 1}, Choose: true, Leases: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for now := int64(0); now < 10*ms; now += 2 * ms {
+		d := found(node.Want(now, 9, 1), Grant)
+		if d.GPU != 0 || d.Flow != 9 {
+			t.Fatalf("at %d ms: %+v", now/ms, d)
+		}
+		node.Close(now+ms, 9, d.Lease, false)
+	}
+}
+
 // TestSwitchingLengthensTheQuantum: T is the switch's cost over the part of time that switches may take.
 func TestSwitchingLengthensTheQuantum(t *testing.T) {
 	c := Default().Switching(330*ms, 0.05)

@@ -141,14 +141,14 @@ func (c *container) checkSwapChange(after store.Caps, drain bool) (message strin
 		}
 		limit, used := limitOf(after, g.uuid), c.used(gpu)
 		if beyond := used - min(used, limit); beyond > will {
-			return "", fmt.Errorf("%w: swap: %s are in use on GPU %s, which is %s more than its cap there; have it free some, raise "+
+			return "", fmt.Errorf("%w: caps of %s: --swap: %s are in use on GPU %s, which is %s more than its cap there; have it free some, raise "+
 				"the cap, or leave it more swap (what lies on the host then, --drain brings back)", control.ErrConflict,
-				size(int64(used)), g.name, size(int64(beyond)))
+				c.spec.Name, size(int64(used)), g.name, size(int64(beyond)))
 		}
 		if swapped := c.swapped(gpu); will == 0 && swapped > 0 {
 			if !drain {
-				return "", fmt.Errorf("%w: swap: %s lie on the host, of GPU %s; --drain brings them back first",
-					control.ErrConflict, size(swapped), g.name)
+				return "", fmt.Errorf("%w: caps of %s: --swap: %s lie on the host, of GPU %s; --drain brings them back first",
+					control.ErrConflict, c.spec.Name, size(swapped), g.name)
 			}
 			back = append(back, fmt.Sprintf("%s come back from the host to GPU %s first", size(swapped), g.name))
 		}

@@ -71,12 +71,23 @@ func (c *Container) stand(gpu int, stands turns.Standing) {
 	state := residency.Idle
 	switch stands {
 	case turns.Waiting:
-		state = residency.Waiting
+		state, f.turn = residency.Waiting, c.expected(gpu)
 	case turns.Holder:
 		state, f.ready = residency.Holder, false
 	}
-	t.carry(t.node.Set(t.now, c.id, gpu, state, 0))
+	t.carry(t.node.Set(t.now, c.id, gpu, state, f.turn))
 	c.tellResident(gpu)
+}
+
+// expected is when the container is to have its next lease on a GPU, 0 if that is not known. It is told with the first
+// word of its waiting: else who has just run would seem to be the first to run again, and others' memory would go.
+func (c *Container) expected(gpu int) (when int64) {
+	c.table.turns.Expected(gpu, func(seat *turns.Container, at int64) {
+		if seat == c.seat {
+			when = at
+		}
+	})
+	return when
 }
 
 // order tells the policy who is next on a GPU, and when the others are.

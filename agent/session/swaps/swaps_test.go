@@ -258,19 +258,28 @@ func TestSwapOffLive(t *testing.T) {
 // TestCapLoweredWhileItRuns: it shrinks by swapping out, and goes on.
 func TestCapLoweredWhileItRuns(t *testing.T) {
 	w := newWorld(t, 1, 8*modelCard, nil)
-	l := w.box(Limits{modelCard, 2 * modelCard}).lib()
-	for range 8 {
-		l.allocate(0, 4*unit)
+	l := w.tenant(32)
+	onCard := func() (here int64) {
+		for _, m := range l.mem {
+			here += m.at(2)
+		}
+		return here
 	}
+	w.run(sec)
+	if here := onCard(); here != 32*unit {
+		t.Fatalf("%d pieces of 32 are on the card", here/unit)
+	}
+	ran := l.ran
+	l.busy = false // what it uses now it would have back at once
 	w.run(sec)
 	l.in.swap.SetCap(w.now, 0, 10*unit)
 	w.run(sec)
-	here := int64(0)
-	for _, m := range l.mem {
-		here += m.at(2)
-	}
-	if here > 10*unit {
+	if here := onCard(); here > 10*unit || here < 9*unit {
 		t.Errorf("%d pieces are on the card, under a cap of 10", here/unit)
+	}
+	l.busy = true
+	if w.run(sec); l.ran < ran+sec/2 {
+		t.Errorf("then it ran %d ms in a second", (l.ran-ran)/ms)
 	}
 }
 
