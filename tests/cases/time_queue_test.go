@@ -68,8 +68,7 @@ func TestQueueTellsWhatTheBooksTell(t *testing.T) {
 		return ""
 	})
 	for i, p := range loads {
-		p.OK("stop %d", p.load)
-		launches := p.Launches(p.load)
+		launches := p.Number("stop %d", p.load)
 		n.Eventually(func() string {
 			if shown := flows[i].Queue(0); shown.Submitted != launches || shown.Ungated != 0 || shown.Expired != 0 {
 				return fmt.Sprintf("%s has launched %d kernels, shown is %+v", p.Name, launches, shown)
