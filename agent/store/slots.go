@@ -69,6 +69,11 @@ func readSlots(path string, magic uint64, boot string, most int) (head slotsHead
 	}
 	binary.Decode(content, binary.LittleEndian, &head) // it is long enough
 	size := int(head.Size)
+	// The last byte of the magic is the version of the form.
+	if head.Magic != magic && head.Magic<<8 == magic<<8 && text(head.Boot[:]) == boot && len(content) > slotsHeadBytes {
+		return slotsHead{}, nil, fmt.Errorf("%s is of form %q, and this agent reads form %q only: start the programs again that "+
+			"have run since before the upgrade", path, byte(head.Magic>>56), byte(magic>>56))
+	}
 	if head.Magic != magic || text(head.Boot[:]) != boot || size <= 0 || size > slotsHeadBytes {
 		return slotsHead{}, nil, nil
 	}

@@ -316,6 +316,36 @@ func TestDamagedRecordsAreReported(t *testing.T) {
 	}
 }
 
+// TestRecordsOfAnotherVersion: they are not read, which is said where there are any.
+func TestRecordsOfAnotherVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "credits")
+	credits := newCredits(t, path)
+	older := func() []error {
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole[7] = '2'
+		if err := os.WriteFile(path+".older", whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, damaged := LoadCredits(path+".older", boot)
+		if len(got) > 0 {
+			t.Errorf("%d records", len(got))
+		}
+		return damaged
+	}
+	if damaged := older(); damaged != nil {
+		t.Errorf("without records: %v", damaged)
+	}
+	if _, err := credits.Create(sampleRecord()); err != nil {
+		t.Fatal(err)
+	}
+	if damaged := older(); len(damaged) != 1 || !strings.Contains(damaged[0].Error(), "start the programs again") {
+		t.Errorf("with a record: %v", damaged)
+	}
+}
+
 func TestRecordsOfEarlierBoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "credits")
 	if _, err := newCredits(t, path).Create(sampleRecord()); err != nil {
