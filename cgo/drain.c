@@ -44,6 +44,7 @@ struct tally {
     uint64_t submitted, completed, work_ns, busy_ns;
     uint64_t flight_ns;  // expected of what is not done
     uint64_t blind;      // launches that are not done, and of which nothing was expected
+    uint64_t owed_done;  // what is done of that for which the drain waits
     uint32_t owing;      // lanes whose part of the drain is not done
     uint32_t active;  // lanes with anything outstanding, or that have launched since the last look
 };
@@ -122,7 +123,9 @@ static void add_lane(struct tally *all, const struct weir_busy_lane *lane) {
     all->work_ns += WEIR_GET(lane->work_ns);
     all->flight_ns += flight_of(lane);
     all->blind += blind_of(lane);
-    all->owing += done < WEIR_GET(trail->owed);
+    uint64_t owed = WEIR_GET(trail->owed);
+    all->owing += done < owed;
+    all->owed_done += done < owed ? done : owed;
     all->active += done < launches || launches != WEIR_GET(trail->seen);
 }
 
@@ -136,6 +139,7 @@ static void add_loose(struct tally *all, const struct weir_busy_gpu *books) {
     all->work_ns += work_ns;
     all->flight_ns += outstanding ? work_ns - books->loose_done_ns : 0;
     all->owing += books->loose_done < books->loose_owed;
+    all->owed_done += books->loose_done < books->loose_owed ? books->loose_done : books->loose_owed;
     all->active += (uint32_t)outstanding;
 }
 
@@ -336,13 +340,17 @@ static uint64_t go_on(struct weir_time *time, uint32_t gpu, const struct tally *
     return until_look(a, now_ns);
 }
 
-// The gate has opened again in a drain that stood still: what that brings is said at once.
-static void watch_opened(struct weir_time *time, uint32_t gpu, uint32_t waiting, uint64_t now_ns) {
+// The gate has opened again in a drain that stood still: what that brings is said at once. Only
+// what the drain waits for counts: launches that came through the open gate get done beside a
+// kernel that never ends, too.
+static void watch_opened(struct weir_time *time, uint32_t gpu, const struct tally *all,
+                         uint32_t waiting, uint64_t now_ns) {
     struct weir_attended *a = &time->attended[gpu];
-    if (a->completed == a->told || (a->opened > 1 && now_ns - a->told_ns < PROGRESS_NS) ||
+    if (all->owed_done == a->owed_done || (a->opened > 1 && now_ns - a->told_ns < PROGRESS_NS) ||
         weir_attend_say(time, WEIR_MSG_PROGRESS, gpu, a->lease, waiting) < 0)
         return;
     a->opened = 2;
+    a->owed_done = all->owed_done;
     a->told = a->completed;
     a->told_ns = now_ns;
 }
@@ -358,10 +366,12 @@ uint64_t weir_drain_step(struct weir_time *time, uint32_t gpu, uint64_t now_ns) 
     uint32_t waiting = weir_gate_waiting(&time->gate, gpu);
     struct tally all = publish(time, gpu, waiting);
     weir_window_set(time, gpu, all.active, now_ns);
+    if (closed)
+        a->owed_done = all.owed_done;
     if (closed && !a->drained)
         return now_ns + go_on(time, gpu, &all, waiting, now_ns);
     if (a->opened)
-        watch_opened(time, gpu, waiting, now_ns);
+        watch_opened(time, gpu, &all, waiting, now_ns);
     if (all.active || waiting || !a->rest_ns || all.submitted != a->rested) {
         a->rest_ns = all.active || waiting ? 0 : now_ns;
         a->rested = all.submitted;

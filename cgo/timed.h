@@ -40,6 +40,7 @@ struct weir_attended {
     int32_t more;          // all lanes may have so much more in flight than at first; see window.c
     uint64_t told;         // `completed` when PROGRESS was last said
     uint64_t told_ns;      // and when that was
+    uint64_t owed_done;    // of what a drain waits for, before its gate opened, or as last said
     uint64_t done;         // `completed` when the end of the drain was last estimated
     uint64_t rest_ns;      // since when nothing is outstanding and nobody waits; 0: not so
     uint64_t rested;       // `submitted` then
