@@ -3,9 +3,12 @@ package session
 // What no library says of movable memory must not cost other containers the host's memory.
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"weir/agent/control"
 	"weir/agent/session/sessiontest"
 	"weir/cgo/abi"
 )
@@ -126,4 +129,73 @@ func TestAsManyAsThereMayBe(t *testing.T) {
 	if !settled(conn) {
 		t.Error("it has more than there may be")
 	}
+}
+
+// TestFloodOfMovable: processes that ask, free, say what they use and answer moves all the time, mostly untruly, and do not
+// read, keep nobody else from memory or the GPU, and leave nothing behind.
+func TestFloodOfMovable(t *testing.T) {
+	b := start(t, byTurns(10*time.Millisecond), hostOf(1<<40))
+	before := runtime.NumGoroutine()
+	grant := b.swapping(8*mib, 64*mib, func(r *control.RunRequest) { r.Name = "flood" })
+	stop, ended := make(chan struct{}), make(chan struct{})
+	flood := func() {
+		conn, err := sessiontest.Dial(grant.Socket)
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		conn.Send(sessiontest.Hello("flood"))
+		named := &abi.Named{Count: abi.NamedMax}
+		for i := range named.Ids {
+			named.Ids[i] = uint64(i%8 + 1)
+		}
+		moved := &abi.Moved{Count: abi.MovedMax}
+		for i := range moved.Entries {
+			moved.Entries[i] = abi.MovedEntry{Move: 1, Result: abi.MoveUndone, Ns: 1 << 31}
+		}
+		for i := uint64(1); ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if i <= 8 {
+				conn.Send(sessiontest.RequestMovable(uint32(i)+1, 0, 8*mib, i, false))
+			}
+			if conn.Send(sessiontest.Packet(abi.MsgUsed, 0, named)) != nil ||
+				conn.Send(sessiontest.Packet(abi.MsgMoved, 0, moved)) != nil {
+				return // as it is told: moves that there are not
+			}
+		}
+	}
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				flood()
+			}
+		}
+	}()
+	p := b.shifter(512*mib, 512*mib)
+	for i := range 40 {
+		p.Must("movable 0 %d %d", 400*mib, i+1)
+		b.eventually("it has the GPU", func() bool {
+			p.Must("work 0 1 0")
+			p.say("want")
+			p.answer(abi.MoveDone)
+			return p.open()
+		})
+		b.eventually("it has rested", func() bool {
+			p.say("drained")
+			p.rest()
+			return b.flow(p.name).State == "idle"
+		})
+		p.Must("freed 0 %d", i+1)
+	}
+	close(stop)
+	<-ended
+	b.eventually("no goroutine is left of it", func() bool { return runtime.NumGoroutine() < before+50 })
 }
