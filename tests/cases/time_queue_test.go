@@ -35,18 +35,21 @@ func TestQueueTellsWhatTheBooksTell(t *testing.T) {
 		for i := range flows {
 			sum += had[i] - hadBefore[i]
 		}
-		lags := 0
+		lags, slot := 0, time.Duration(0)
 		for i, now := range after {
 			asked, got := []float64{0.25, 0.75}[i], had[i]-hadBefore[i]
 			share := got.Seconds() / sum.Seconds()
-			served := time.Duration(now.ServedNS - before[i].ServedNS)
-			line := fmt.Sprintf("simulated: %s had %s in %s, %.3f of all; shown: served %s, shares %v %v %v: %+v", now.Container, got,
-				took, share, served, deref(now.ShareGot1s), deref(now.ShareGot10s), deref(now.ShareGot60s), now)
+			served, busy := time.Duration(now.ServedNS-before[i].ServedNS), time.Duration(now.BusyNS-before[i].BusyNS)
+			slot += served
+			line := fmt.Sprintf("simulated: %s had %s in %s, %.3f of all; shown: served %s, busy %s, shares %v %v %v: %+v", now.Container,
+				got, took, share, served, busy, deref(now.ShareGot1s), deref(now.ShareGot10s), deref(now.ShareGot60s), now)
 			switch off := took.Seconds() * shareOff / 100; {
 			case now.Mode != control.ModeLeased || now.ShareAsked == nil || *now.ShareAsked != asked || now.Weight != float64(2*i+1):
 				return "asked or mode: " + line
-			case math.Abs(served.Seconds()-got.Seconds()) > off:
+			case served.Seconds() < got.Seconds()-off: // what is served is a turn's whole time, used or not
 				return "served: " + line
+			case math.Abs(busy.Seconds()-got.Seconds()) > 2*off: // with gaps that its own thread is late for
+				return "busy: " + line
 			case now.ShareGot10s == nil || math.Abs(*now.ShareGot10s-share) > shareOff/100:
 				return "share of 10 s: " + line
 			case now.ShareGot60s == nil || math.Abs(*now.ShareGot60s-share) > shareOff/100:
@@ -61,6 +64,9 @@ func TestQueueTellsWhatTheBooksTell(t *testing.T) {
 			if *now.LagNS == 0 {
 				lags++
 			}
+		}
+		if math.Abs(slot.Seconds()-took.Seconds()) > 2*took.Seconds()*shareOff/100 {
+			return fmt.Sprintf("in %s they were served %s together", took, slot)
 		}
 		if lags > 1 || math.Abs(float64(*after[0].VirtualNS-*after[1].VirtualNS)) > float64(100*time.Millisecond.Nanoseconds()) {
 			return fmt.Sprintf("%d are furthest behind; virtual times %d and %d", lags, *after[0].VirtualNS, *after[1].VirtualNS)
@@ -104,7 +110,7 @@ func TestEventsOfTime(t *testing.T) {
 	least := n.Weighted("least", 0.001)
 	begin(least, node.Hog)
 	named(n, "throttled", "least")
-	for _, kind := range []string{"drain-stalled", "co-run", "throttled", "drain-long", "holder-gone"} {
+	for _, kind := range []string{"co-run", "throttled", "holder-gone"} { // a drain may stand still where the machine is busy
 		if said := n.EventsOf(kind, "hog"); len(said) > 0 {
 			t.Errorf("of who is at fault in nothing it is said: %+v", said)
 		}
