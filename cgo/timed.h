@@ -38,6 +38,7 @@ struct weir_attended {
     uint32_t opened;       // opened again after it had been closed, and nothing was done since
     uint32_t less;         // of the window so much is not used, in 1/256
     int32_t more;          // all lanes may have so much more in flight than at first; see window.c
+    uint32_t asked;        // the lane of which it was last asked whether it is left
     uint64_t told;         // `completed` when PROGRESS was last said
     uint64_t told_ns;      // and when that was
     uint64_t owed_done;    // of what a drain waits for, before its gate opened, or as last said

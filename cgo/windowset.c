@@ -9,18 +9,50 @@
 #define LEAST 32u         // as small as it becomes
 #define GROWS_BY 16u      // with each drain that was short
 #define SLACK_NS 500000u  // a drain is not long that is longer by so much
-// Lanes that have launched within so long share the events in a window's length.
+// Lanes that have launched within so long share the events in a window's length. Of so many that
+// are at rest each look asks whether their threads have ended, which is a system call.
 #define LATELY_NS 50000000u
+#define ENDED_LOOKS 8u
 // All lanes together have so much at most, in the parts of WEIR_WINDOW_ALL_PARTS.
 #define ALL_MOST 256
 
-// Lanes of a GPU that have launched lately.
+static int is_at_rest(const struct weir_busy_lane *lane) {
+    uint64_t launches = __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&lane->done, __ATOMIC_RELAXED) >= launches;
+}
+
+// Whether nobody will launch in a lane any more, as far as that may be asked.
+static int is_left(const struct weir_busy_lane *lane, uint32_t *looks) {
+    uint32_t tid = WEIR_GET(lane->tid);
+    if (!is_at_rest(lane))
+        return 0;
+    if (WEIR_GET(lane->ended))
+        return 1;
+    if (!tid || !*looks)
+        return 0;
+    *looks -= 1;
+    return weir_gate_has_ended(tid);
+}
+
+// Lanes of a GPU that have launched lately, and may do so again: those that were left have no part
+// of the window any more.
 static uint32_t lanes_lately(struct weir_time *time, uint32_t gpu, uint64_t now_ns) {
     struct weir_busy *busy = &time->busy;
+    struct weir_attended *a = &time->attended[gpu];
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE), lanes = 0;
-    for (uint32_t i = 0; i < used; i++)
-        lanes += weir_window_is_on(time, &busy->lanes[i], gpu) &&
-                 now_ns - WEIR_GET(busy->lanes[i].trail.still_ns) < LATELY_NS;
+    uint32_t looks = ENDED_LOOKS, at = a->asked;
+    for (uint32_t i = 0; i < used; i++) {
+        at = at + 1 < used ? at + 1 : 0;
+        struct weir_busy_lane *lane = &busy->lanes[at];
+        if (!weir_window_is_on(time, lane, gpu) ||
+            now_ns - WEIR_GET(lane->trail.still_ns) >= LATELY_NS)
+            continue;
+        a->asked = looks ? at : a->asked;
+        if (is_left(lane, &looks))
+            WEIR_PUT(lane->trail.still_ns, 0);
+        else
+            lanes++;
+    }
     return lanes;
 }
 
