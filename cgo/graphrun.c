@@ -52,8 +52,8 @@ static CUresult call_upload(const struct run *run) {
 }
 
 // What takes time is this alone; a graph is a kernel to the scheduler.
-static inline CUresult timed_launch(cuGraphLaunch_fn *real, CUgraphExec exec, CUstream stream,
-                                    int per_thread) {
+static CUresult timed_launch(cuGraphLaunch_fn *real, CUgraphExec exec, CUstream stream,
+                             int per_thread) {
     struct weir_timed op;
     weir_timed_begin(&op, stream, per_thread, (uint64_t)(uintptr_t)exec, 0, 0, WEIR_TIMED_GATED);
     weir_used_any();
@@ -151,15 +151,31 @@ CUresult weir_graph_upload(CUgraphExec exec, CUstream stream, int per_thread) {
     return do_upload((struct run){NULL, exec, stream, per_thread});
 }
 
+static WEIR_RARE CUresult launch_slow(cuGraphLaunch_fn *real, CUgraphExec exec, CUstream stream,
+                                      int per_thread) {
+    return weir_exec_may_allocate(exec) ? do_launch((struct run){NULL, exec, stream, per_thread})
+                                        : timed_launch(real, exec, stream, per_thread);
+}
+
+// As launches of kernels (launch.c): what nearly all are in one line, and without a call.
+static inline CUresult launch_quick(cuGraphLaunch_fn *real, CUgraphExec exec, CUstream stream,
+                                    int per_thread) {
+    struct weir_quick quick;
+    if (__builtin_expect(
+            weir_exec_may_allocate(exec) ||
+                !weir_quick_begin(&quick, stream, per_thread, (uint64_t)(uintptr_t)exec, 0, 0),
+            0))
+        return launch_slow(real, exec, stream, per_thread);
+    weir_used_any();
+    return weir_quick_end(&quick, real(exec, stream));
+}
+
 CUresult weir_cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-    return weir_exec_may_allocate(exec) ? do_launch((struct run){NULL, exec, stream, 0})
-                                        : timed_launch(WEIR_REAL(cuGraphLaunch), exec, stream, 0);
+    return launch_quick(WEIR_REAL(cuGraphLaunch), exec, stream, 0);
 }
 
 CUresult weir_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-    return weir_exec_may_allocate(exec)
-               ? do_launch((struct run){NULL, exec, stream, 1})
-               : timed_launch(WEIR_REAL(cuGraphLaunch_ptsz), exec, stream, 1);
+    return launch_quick(WEIR_REAL(cuGraphLaunch_ptsz), exec, stream, 1);
 }
 
 CUresult weir_cuGraphUpload(CUgraphExec exec, CUstream stream) {
