@@ -19,6 +19,7 @@ wanted=(
     python3-numba:/usr/lib/python3/dist-packages/numba/__init__.py
     git:/usr/bin/git
     strace:/usr/bin/strace
+    tmux:/usr/bin/tmux
     runc:/usr/sbin/runc
     crun:/usr/bin/crun
     systemd:/usr/bin/systemd-analyze

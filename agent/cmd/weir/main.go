@@ -41,7 +41,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		Writer:      stdout,
 		ErrWriter:   stderr,
 		Commands: []*cli.Command{
-			agentCommand(), runCommand(), psCommand(), queueCommand(), inspectCommand(), capsCommand(),
+			agentCommand(), runCommand(), psCommand(), topCommand(), queueCommand(), inspectCommand(), capsCommand(),
 			eventsCommand(), runtimeCommand(), cdiCommand(), versionCommand(), simCommand(),
 		},
 		// cli v2 would print and exit by itself; execute does both.

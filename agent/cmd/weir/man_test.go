@@ -21,7 +21,7 @@ const manDir = "../../../docs/man"
 
 // pageOf names the page of each top-level command.
 var pageOf = map[string]string{
-	"agent": "weir-agent.8.md", "run": "weir-run.1.md", "ps": "weir-ps.1.md", "queue": "weir-queue.1.md",
+	"agent": "weir-agent.8.md", "run": "weir-run.1.md", "ps": "weir-ps.1.md", "top": "weir-top.1.md", "queue": "weir-queue.1.md",
 	"inspect": "weir-ps.1.md", "caps": "weir-caps.1.md", "events": "weir-events.1.md",
 	"sim": "weir-sim.1.md", "version": "weir.1.md", "runtime": "weir-runtime-configure.8.md",
 	"cdi": "weir-cdi.8.md",
