@@ -118,6 +118,9 @@ type SwapUse struct {
 	// CancelledMoves were to be taken back by a plan that had changed, UndoneMoves are those of them that had not begun.
 	CancelledMoves *int64 `json:"cancelled_moves"`
 	UndoneMoves    *int64 `json:"undone_moves"`
+	// OverCapBytes is what it has on the card beyond its cap, OverCapMostBytes the most of that by kernels' page faults.
+	OverCapBytes     *int64 `json:"over_cap_bytes"`
+	OverCapMostBytes *int64 `json:"over_cap_most_bytes"`
 }
 
 // Session is one process's connection.

@@ -4,12 +4,12 @@
 // A holder (a session) has a grant G. The part of G that it does not use, its unused credit, lies
 // outside the ledger, in a page that the holder shares; the ledger gets at it through a Recall
 // function. Invariants:
-//   - charged is the sum of all grants and of what is shared;
+//   - charged is the sum of all grants, of what is shared and of what is shelved;
 //   - charged <= cap after every grant, and with movable memory it is within cap and swap together; a
 //     cap or swap lowered below that only stops grants;
 //   - a request is refused only after all unused credit of all holders was recalled, so one that
 //     fits beside what is in use is always granted;
-//   - without holders, and with nothing shared, the charge is exactly 0.
+//   - without holders, and with nothing shared or shelved, the charge is exactly 0.
 //
 // Movable memory has no credit and is in movable.go.
 //
@@ -76,6 +76,7 @@ type Ledger struct {
 	limit   uint64
 	charged uint64
 	shared  uint64 // of charged
+	shelved uint64 // of charged
 	grants  map[Holder]uint64
 
 	swap    uint64
@@ -197,6 +198,32 @@ func (l *Ledger) Unshare(n uint64) {
 	l.charged -= n
 	l.shared -= n
 }
+
+// Shelve takes n bytes of h's grant for what is to be handed over later: they stay charged, and are h's no more. It tells
+// whether the grant was that large; if not, nothing has changed.
+func (l *Ledger) Shelve(h Holder, n uint64) bool {
+	g := l.grants[h]
+	if n > g {
+		return false
+	}
+	l.set(h, g-n)
+	l.charged += n
+	l.shelved += n
+	return true
+}
+
+// Unshelve adds at most n bytes of what is shelved to h's grant; h of 0 is nobody, and they are charged no more.
+func (l *Ledger) Unshelve(h Holder, n uint64) {
+	n = min(n, l.shelved)
+	l.charged -= n
+	l.shelved -= n
+	if h != 0 {
+		l.set(h, l.grants[h]+n)
+	}
+}
+
+// Shelved returns what of the charge is shelved, in bytes.
+func (l *Ledger) Shelved() uint64 { return l.shelved }
 
 // excess is what the charges would exceed the cap by, or with movable memory cap and swap together, if n bytes were
 // added.

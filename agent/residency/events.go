@@ -48,10 +48,7 @@ func (f *flow) fault(a *alloc) {
 		}
 		a.setPiece(i, resident)
 	}
-	if excess := f.sum.here() + f.plain - f.limit; excess > 0 && !f.over {
-		f.over = true
-		f.on.node.say(Decision{Kind: Over, GPU: f.on.index, Flow: f.id, Bytes: excess})
-	}
+	f.exceeds()
 }
 
 // UsedAll: the flow has used memory in its present lease, and what is not known: all of it is taken to be recent.

@@ -34,7 +34,7 @@ type flow struct {
 	asks  []ask
 	asked int64
 	owed  int64 // within plan: what it is to have of the free room
-	over  bool  // Over was said
+	excess
 
 	sum     sums
 	used    [recentLeases]int64 // bytes last used in each recent lease
@@ -64,6 +64,7 @@ type ask struct {
 // stats are for people. Bytes.
 type stats struct {
 	in, out, filled, faulted, displaced int64
+	above                               int64 // most that faults have brought beyond the cap
 	cancelled, failed                   uint64
 }
 

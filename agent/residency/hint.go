@@ -24,7 +24,7 @@ func (g *gpu) demand() (d demand) {
 		if f.sum.total() == 0 {
 			continue
 		}
-		set := max(0, min(f.set(), f.limit-f.plain))
+		set := f.mayHave()
 		d.ever += set
 		if f.state == Idle && f.lingers <= g.now {
 			d.away = d.away || f.lackOfSet() > 0

@@ -94,7 +94,8 @@ func (n *Node) Allocate(now int64, id FlowID, gpu int, number AllocID, session S
 }
 
 // Declare: a process has had this allocation since before it was known, with so much of it on the card, from its
-// beginning, and the rest on the host. It is there, so no limit refuses it. Its recency is that of what is allocated.
+// beginning, and the rest on the host. It is there, so no limit refuses it. Its recency is that of what is allocated. Of a
+// flow without swap what is on the host comes back.
 func (n *Node) Declare(now int64, id FlowID, gpu int, number AllocID, session Session, bytes, here int64) ([]Decision, error) {
 	f := n.on(now, id, gpu)
 	if f == nil || bytes <= 0 || bytes > SizeMax || number == 0 || n.allocs[number] != nil {
@@ -109,6 +110,7 @@ func (n *Node) Declare(now int64, id FlowID, gpu int, number AllocID, session Se
 		here -= a.bytes(i)
 		a.setPiece(i, at)
 	}
+	f.drain = f.drain || f.swap == 0 && a.sum.host > 0
 	return f.on.finish(), nil
 }
 
@@ -204,7 +206,7 @@ func (n *Node) SetCap(now int64, id FlowID, gpu int, limit int64) []Decision {
 	if f == nil {
 		return nil
 	}
-	f.limit = min(max(0, limit), Unlimited)
+	f.limit, f.pauseUntil = min(max(0, limit), Unlimited), 0
 	return f.on.finish()
 }
 

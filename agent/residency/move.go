@@ -156,7 +156,7 @@ func (g *gpu) retract() {
 func (g *gpu) stands(m *move) bool {
 	f := m.alloc.flow
 	if !m.out {
-		return (f.state == Holder || f == g.next || f.drain) && f.sum.here()+f.plain <= f.limit
+		return (f.state == Holder || f == g.next || f.drain) && f.headroom() >= 0
 	}
 	if m.why == ForCap {
 		return !f.drain

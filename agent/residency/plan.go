@@ -87,11 +87,12 @@ func (g *gpu) fill(f *flow) {
 
 // exchange has older memory of f go where its cap leaves no room for newer.
 func (g *gpu) exchange(f *flow, a *alloc, bytes int64) {
-	for f.movable() && f.headroom()+f.sum.going < bytes && !g.outs.full(&g.config) {
+	for !f.pauses() && f.movable() && f.headroom()+f.sum.going < bytes && !g.outs.full(&g.config) {
 		v := f.leaver()
 		if v == nil || v.stamp >= a.stamp {
 			return
 		}
+		f.goes(v.bytes(v.leaving()))
 		g.start(v, v.leaving(), ForCap, f)
 	}
 }
@@ -109,19 +110,18 @@ func (g *gpu) evict(asker *flow, why Why) bool {
 	return true
 }
 
-// holdCap has f's own memory go where it is above its cap, even while it runs: a cap that was lowered, what kernels
-// have faulted in, and plain memory that is to come.
+// holdCap has f's own memory go where it is above its cap, even while it runs: a cap that was lowered, plain memory that
+// is to come, and what kernels have faulted in (excess.go).
 func (g *gpu) holdCap(f *flow) {
-	for f.movable() && f.headroom()+f.sum.going < 0 && !g.outs.full(&g.config) {
+	for !f.pauses() && f.movable() && f.headroom()+f.sum.going < 0 && !g.outs.full(&g.config) {
 		v := f.leaver()
 		if v == nil {
 			break
 		}
+		f.goes(v.bytes(v.leaving()))
 		g.start(v, v.leaving(), ForCap, f)
 	}
-	if f.over && f.sum.here()+f.plain <= f.limit {
-		f.over = false
-	}
+	f.within()
 }
 
 // admit lets in the plain memory that was asked for, in order, once there is room for it, or no more to be made.

@@ -120,6 +120,7 @@ func (w *world) declare(o *owner) {
 		}
 	}
 	o.memory, o.excused = append(o.memory, m), true
+	o.drain = o.drain || o.swap == 0 && m.sum[host] > 0
 	decisions, err := w.node.Declare(w.now, o.id, o.gpu, m.id, m.session, size, here)
 	if err != nil {
 		w.fatalf("declared memory is refused: %v", err)
@@ -412,6 +413,11 @@ func (w *world) checkFlow(o *owner) {
 	if above > 0 && !o.excused {
 		w.fatalf("flow %d is %d above its cap", o.id, above)
 	}
+	// It goes as fast as it may: only what stays after faults, cannot go, or finds the link full stays.
+	if stays := above + asked(o) - o.at(going); stays > 0 && f.leaver() != nil && f.movable() && !f.pauses() &&
+		!f.on.outs.full(&f.on.config) && f.on.plans == f.on.now {
+		w.fatalf("flow %d is %d above its cap, and %d of that do not go", o.id, above, stays)
+	}
 	if above <= 0 {
 		o.excused, o.overSaid = false, false
 	}
@@ -456,6 +462,14 @@ func (w *world) rest() {
 func (w *world) retry() bool {
 	w.now += sec
 	w.take(w.node.Tick(w.now))
+	for n := 0; n < 100 && len(w.flights) == 0; n++ { // what stays after faults does so for longer
+		next := w.node.Next()
+		if next == Never {
+			break
+		}
+		w.now = max(w.now, next)
+		w.take(w.node.Tick(w.now))
+	}
 	return len(w.flights) > 0
 }
 

@@ -12,7 +12,8 @@
 //     holder that has no room else;
 //   - nothing is swapped out for others while the card, with what is to come, is used below the pressure threshold;
 //   - what a flow has on the card or under way is within its cap, but for what its kernels faulted in, which is said,
-//     and for a cap that was lowered, until what is too much has been swapped out;
+//     and goes as often as moving may take its part of the time, and for a cap that was lowered, or plain memory that did
+//     not wait, until what is too much has been swapped out;
 //   - host memory for all movable memory is set aside when it is allocated, so no swap-out fails for want of it;
 //   - a process may end between any two events: what it had is gone from all sums, and answers for it are ignored.
 //
@@ -103,6 +104,7 @@ type gpu struct {
 	index    int
 	config   Config
 	now      int64
+	plans    int64 // when it was last decided what moves
 	flows    []*flow
 	next     *flow // prepared for the next lease
 	used     int64 // of the card, by all that is known; what goes counts until it has gone
@@ -158,6 +160,7 @@ func (g *gpu) flow(id FlowID) *flow {
 
 // finish ends an event of this GPU.
 func (g *gpu) finish() []Decision {
+	g.plans = g.now
 	g.wake()
 	g.displace()
 	g.plan()
@@ -199,10 +202,13 @@ func (n *Node) Next() int64 {
 	for _, g := range n.gpus {
 		at = min(at, g.wakes())
 		for _, f := range g.flows {
-			if f.state == Idle && f.lingers > g.now && g.hinted.apart {
+			if f.over && f.pauseUntil > g.plans {
+				at = min(at, f.pauseUntil)
+			}
+			if f.state == Idle && f.lingers > g.plans && g.hinted.apart {
 				at = min(at, f.lingers)
 			}
-			if f.state == Idle && f.keepUntil > g.now && f.sum.resident > 0 {
+			if f.state == Idle && f.keepUntil > g.plans && f.sum.resident > 0 {
 				at = min(at, f.keepUntil)
 			}
 		}

@@ -21,6 +21,8 @@ type View struct {
 	Going   int64
 	Recent  int64 // used in the last leases
 	Above   int64 // what is on the card beyond the cap
+	// AboveMost is the most of that there was by faults.
+	AboveMost int64
 	// Since the flow began.
 	MovedIn, MovedOut, Filled int64
 	Faulted                   int64 // came to the card by kernels' faults
@@ -42,9 +44,9 @@ func (n *Node) View(id FlowID, gpu int) (View, bool) {
 	v := View{
 		State: f.stateName(), Cap: f.limit, Swap: f.swap, Plain: f.plain, Total: f.sum.total(), Here: f.sum.resident,
 		Swapped: f.sum.host, Fresh: f.sum.fresh, Coming: f.sum.coming, Going: f.sum.going, Recent: f.set(),
-		Above:   max(0, f.sum.here()+f.plain-f.limit),
+		Above:   f.above(),
 		MovedIn: f.stats.in, MovedOut: f.stats.out, Filled: f.stats.filled, Faulted: f.stats.faulted,
-		Displaced: f.stats.displaced, Cancelled: f.stats.cancelled, Failed: f.stats.failed, Draining: f.drain,
+		Displaced: f.stats.displaced, Cancelled: f.stats.cancelled, Failed: f.stats.failed, Draining: f.drain, AboveMost: f.stats.above,
 	}
 	if f.state == Idle {
 		v.KeepUntil = f.keepUntil

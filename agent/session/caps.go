@@ -46,6 +46,9 @@ func (n *Node) ChangeCaps(ctx context.Context, ref string,
 	}
 	c.mu.Lock()
 	result.SwapMessage, err = c.checkSwapChange(after, change.Drain)
+	if err == nil && !change.DryRun {
+		err = c.holdSwap(after, change.Drain)
+	}
 	c.mu.Unlock()
 	if err != nil {
 		return control.CapsResult{}, err
@@ -60,29 +63,36 @@ func (n *Node) ChangeCaps(ctx context.Context, ref string,
 	c.setSpec(after, n.willLimit(kept, after))
 	if err := n.save(); err != nil {
 		c.setSpec(before, kept)
+		c.followCaps(before)
 		return control.CapsResult{}, fmt.Errorf("caps of %s: %w", c.spec.Name, err)
 	}
 	n.opts.step("caps saved")
 	c.limiting.Lock()
 	c.applyLimits(&after, true)
-	c.mu.Lock()
-	if !c.closed {
-		c.setCaps(after)
-	}
-	c.mu.Unlock()
+	c.followCaps(after)
 	c.applyLimits(nil, true)
 	c.limiting.Unlock()
 	c.mu.Lock()
 	if !c.closed {
 		result.Message, result.GPUs = c.overCap(after), c.uses()
 	}
+	drained := change.Drain && !c.draining()
 	c.mu.Unlock()
 	c.event("caps", 0, "%s", strings.Join(nonEmpty(n.difference(before, after), result.Message, result.SwapMessage,
 		n.unswappable(change.Set), n.notEnforced(change.Set)), "; "))
-	if change.Drain && result.SwapMessage == "" { // who waits for it need not know how that stood
+	if drained && result.SwapMessage == "" { // who waits for it need not know how that stood
 		c.event("swap-drained", 0, "its swap is off, and nothing of it lay on the host")
 	}
 	return result, nil
+}
+
+// followCaps is setCaps, unless the container has ended.
+func (c *container) followCaps(caps store.Caps) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.setCaps(caps)
+	}
 }
 
 // setSpec changes what is kept of the container: its caps, and whether the driver may have limits of it.

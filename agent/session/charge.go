@@ -26,7 +26,9 @@ type waiter struct {
 	out     outlet
 	request abi.Request
 	until   time.Time
-	looked  bool // it has waited for ends of processes that nobody had heard of yet
+	looked  bool   // it has waited for ends of processes that nobody had heard of yet
+	spare   uint64 // what is granted with it, while it waits for room on the card
+	ask     uint64 // its number there; 0: it does not wait for that
 }
 
 // request decides on a REQUEST. The answer is nil if it is given later; an error is what the tenant may not ask.
@@ -55,6 +57,9 @@ func (c *container) request(s *session, out outlet, m *abi.Request) (*abi.Verdic
 // decide grants or refuses a request, or returns nil where it is to wait, or where nobody waits for an
 // answer any more. Called under mu.
 func (c *container) decide(w *waiter) *abi.Verdict {
+	if w.ask != 0 { // it is granted, and waits for room on the card
+		return nil
+	}
 	gpu := int(w.request.Gpu)
 	l := c.ledgers[gpu]
 	c.findPages()
@@ -71,12 +76,8 @@ func (c *container) decide(w *waiter) *abi.Verdict {
 	case outcome.Granted && w.s.usage == nil: // the recall found its page to be forged
 		l.Lower(w.s.holder(), w.request.Bytes+outcome.Spare)
 	case outcome.Granted:
-		if err := c.handOver(w.s, gpu, w.request.Bytes, outcome.Spare); err != nil {
-			c.node.log.Error("no record of a grant", "container", c.spec.Name, "error", err)
-			c.refuse(w, err.Error())
-			break
-		}
-		verdict.Verdict, verdict.Granted_bytes = abi.Granted, w.request.Bytes
+		w.spare = outcome.Spare
+		return c.grant(w)
 	case c.mayWait(w, outcome.Missing):
 		return nil
 	case !c.connected(w.s) || w.s.handle.Ended():
@@ -234,23 +235,36 @@ func (c *container) retryWaiting() {
 	waiting := c.waiting
 	c.waiting = nil
 	for _, w := range waiting {
-		if !c.connected(w.s) {
-			continue // ended by what an earlier one of these turned up
+		if !c.connected(w.s) { // ended by what an earlier one of these turned up
+			if w.ask != 0 {
+				c.endWait(w, nil)
+			}
+			continue
 		}
 		if verdict := c.decide(w); verdict != nil {
-			c.unsent.Add(1)
-			c.node.tasks.Go(func() {
-				defer c.unsent.Add(-1)
-				w.out.send(wire.Encode(verdict))
-			})
+			c.sendLater(w, verdict)
 		} else if c.connected(w.s) {
 			c.waiting = append(c.waiting, w)
 		}
 	}
 }
 
+// sendLater answers a request that has waited. Called under mu.
+func (c *container) sendLater(w *waiter, verdict *abi.Verdict) {
+	c.unsent.Add(1)
+	c.node.tasks.Go(func() {
+		defer c.unsent.Add(-1)
+		w.out.send(wire.Encode(verdict))
+	})
+}
+
 // dropWaiting forgets what a session has asked for: nobody waits for the answers. Called under mu.
 func (c *container) dropWaiting(s *session) {
+	for _, w := range c.waiting {
+		if w.s == s && w.ask != 0 {
+			c.endWait(w, nil)
+		}
+	}
 	c.waiting = slices.DeleteFunc(c.waiting, func(w *waiter) bool { return w.s == s })
 }
 

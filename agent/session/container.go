@@ -113,7 +113,7 @@ func (n *Node) newContainer(spec store.Container, root *proc.Handle) (*container
 		c.page.Close()
 		return nil, err
 	}
-	c.setMoves()
+	c.setMoves(true)
 	return c, nil
 }
 
@@ -197,7 +197,7 @@ func (c *container) setCaps(caps store.Caps) (over uint64) {
 		over = max(over, l.Shrink(c.recaller(gpu)))
 		c.show(gpu)
 	}
-	c.setMoves()
+	c.setMoves(true)
 	c.retryWaiting()
 	c.setWeight(caps)
 	return over

@@ -27,7 +27,7 @@ const (
 
 // newSwaps makes the table of a node's swap. How much host memory it may take is kept elsewhere.
 func (n *Node) newSwaps(leases *turns.Table) (*swaps.Table, error) {
-	config := swaps.Config{Host: residency.Unlimited, Tell: n.tellMoves}
+	config := swaps.Config{Host: residency.Unlimited, Tell: n.tellMoves, Admit: n.roomMade}
 	for _, g := range n.gpus {
 		card := min(max(g.known.MemoryBytes, abi.MovableUnit), residency.SizeMax)
 		link := min(linkCards*card, linkMost)
@@ -51,36 +51,53 @@ func (k *timekeeper) followMoves(now int64) {
 	k.swaps.Follow(now)
 }
 
-// setMoves follows the container's caps, from its first swap on. Swap that is turned off is drained: whether it may be
-// has been decided. Called under mu.
-func (c *container) setMoves() {
+// setMoves follows the container's caps, from its first swap on, or the first movable memory that is left of some. Swap
+// that is turned off is drained; without drain that is refused, by a *residency.Refusal, where memory lies on the host, and
+// then nothing of swap has changed. Called under mu.
+func (c *container) setMoves(drain bool) error {
 	k := c.node.time
 	if c.turns == nil {
-		return
+		return nil
 	}
+	limits, has := c.moveLimits()
+	if c.moves == nil {
+		if has {
+			k.do(func(now int64) { c.beginMoves(now, limits) })
+		}
+		return nil
+	}
+	var failed error
+	k.do(func(now int64) {
+		before := make([]residency.View, len(limits))
+		for gpu, l := range limits {
+			before[gpu] = c.moves.View(gpu)
+			if c.moves.SetCap(now, gpu, l.Cap); before[gpu].Swap != l.Swap {
+				failed = errors.Join(failed, c.moves.SetSwap(now, gpu, l.Swap, drain))
+			}
+		}
+		if failed == nil || drain {
+			return
+		}
+		for gpu, v := range before {
+			c.moves.SetCap(now, gpu, v.Cap)
+			c.moves.SetSwap(now, gpu, v.Swap, true)
+		}
+	})
+	if failed != nil && drain {
+		c.node.log.Error("swap has not been changed", "container", c.spec.Name, "error", failed)
+	}
+	return failed
+}
+
+// moveLimits are the container's limits as the table of swap has them, and whether anything is to be moved.
+func (c *container) moveLimits() (limits []swaps.Limits, has bool) {
 	const most = uint64(residency.Unlimited)
-	limits, has := make([]swaps.Limits, len(c.ledgers)), false
+	limits = make([]swaps.Limits, len(c.ledgers))
 	for gpu, l := range c.ledgers {
 		limits[gpu] = swaps.Limits{Cap: int64(min(l.Cap(), most)), Swap: int64(min(l.Swap(), most))}
-		has = has || l.Swap() > 0
+		has = has || l.Swap() > 0 || l.Movable() > 0
 	}
-	switch {
-	case c.moves != nil:
-		var failed error
-		k.do(func(now int64) {
-			for gpu, l := range limits {
-				c.moves.SetCap(now, gpu, l.Cap)
-				if c.moves.View(gpu).Swap != l.Swap {
-					failed = errors.Join(failed, c.moves.SetSwap(now, gpu, l.Swap, true))
-				}
-			}
-		})
-		if failed != nil {
-			c.node.log.Error("swap has not been changed", "container", c.spec.Name, "error", failed)
-		}
-	case has:
-		k.do(func(now int64) { c.beginMoves(now, limits) })
-	}
+	return limits, has
 }
 
 // beginMoves gives the container its place at the table of swap. Called under mu and the keeper's mutex.
@@ -116,7 +133,7 @@ func (c *container) endMoves(now int64) {
 
 // tellPlain tells what the container is charged of memory that cannot move, if that has changed. Called under mu.
 func (c *container) tellPlain(gpu int) {
-	charged, was := c.ledgers[gpu].Charged(), c.shown[gpu]
+	charged, was := c.plain(gpu), c.shown[gpu]
 	if charged == was {
 		return
 	}
@@ -241,8 +258,8 @@ func (v *conversation) ofMoves(gpu uint32, say func(*swaps.Member, int64) error)
 func (n *Node) tellMoves(e swaps.Event) {
 	c, amount := e.Owner.(*container), size(e.Bytes)
 	text := map[string]string{
-		swaps.EventOver: "its kernels have fetched memory so that it has " + amount + " more there than its cap; as much is being " +
-			"swapped out",
+		swaps.EventOver: "its kernels have fetched memory so that it has " + amount + " more there than its cap; as much is " +
+			"swapped out, as often as moving may take its part of the time: do its kernels use more than the cap (inspect, OVER-CAP)?",
 		swaps.EventSlow: "its turn has begun while " + amount + " of its memory were not there yet, since nothing more came: " +
 			"its kernels fetch them page by page",
 		swaps.EventSilent: "this process does not move memory that it is asked to: is it stopped? Its memory stays where it is " +

@@ -13,12 +13,24 @@ import (
 )
 
 // shifter is a process with movable memory that takes turns on GPU 0.
-type shifter struct{ taker }
+type shifter struct {
+	taker
+	grant control.RunGrant
+}
 
 func (b *bench) shifter(limit, swap int64) shifter {
 	b.t.Helper()
 	grant := b.swapping(limit, swap)
-	return shifter{taker{b.tenant(grant), b, grant.Name}}
+	return shifter{taker{b.tenant(grant), b, grant.Name}, grant}
+}
+
+// fills has it fill its cap with movable memory, on the card.
+func (m shifter) fills(bytes uint64) {
+	m.b.t.Helper()
+	m.Must("movable 0 %d 1", bytes)
+	m.Must("work 0 1 0")
+	m.say("want")
+	m.answers(bytes, 0)
 }
 
 // answer answers all moves that have come, and tells their bytes.
@@ -77,8 +89,12 @@ func TestCapIsHeldByMoving(t *testing.T) {
 	p.Must("work 0 1 0")
 	p.say("want")
 	p.answers(480*mib, 0)
-	p.Must("alloc 0 %d", 48*mib)
+	q := b.tenant(p.grant)
+	q.Say("alloc 0 %d", 48*mib)
 	p.answers(0, 48*mib)
+	if _, err := q.Answer(); err != nil {
+		t.Fatal(err)
+	}
 	limit := int64(240 * mib)
 	if _, err := b.ChangeCaps(t.Context(), p.name, control.CapsChange{Set: control.Caps{MemoryBytes: &limit}}); err != nil {
 		t.Fatal(err)

@@ -168,7 +168,7 @@ func (c *container) report() control.Container {
 func (c *container) uses() []control.GPUUse {
 	list := make([]control.GPUUse, 0, len(c.ledgers))
 	for gpu, l := range c.ledgers {
-		u := c.use(gpu, l.Charged(), c.credit(gpu), l.Shared(), l.Movable())
+		u := c.use(gpu, c.plain(gpu), c.credit(gpu), l.Shared(), l.Movable())
 		u.Swap = c.swapUse(gpu)
 		for _, s := range c.sessions {
 			c.addParts(&u, s, gpu)

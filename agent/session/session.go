@@ -240,6 +240,9 @@ func (c *container) enter(s *session, m *abi.Hello) *ending {
 		c.node.host.change(had[gpu], l.MovableOf(s.holder()))
 		c.show(gpu)
 	}
+	if c.moves == nil {
+		c.setMoves(true) // what it has of movable memory, though its swap is off
+	}
 	c.play(s, former)
 	c.sessions[s.process], c.holders[s.holder()] = s, s
 	if again {
@@ -263,7 +266,7 @@ func (c *container) offer(s *session, grants []store.Grant, wanted []bool) {
 		if !c.node.opts.CountContext || bytes == 0 || !wanted[gpu] || grants[gpu].Bytes > 0 {
 			continue
 		}
-		grants[gpu].Bytes = l.Offer(s.holder(), bytes)
+		grants[gpu].Bytes = c.offerRoom(s, gpu, l.Offer(s.holder(), bytes))
 		s.usage.Begin(gpu, grants[gpu].Bytes)
 	}
 }

@@ -156,6 +156,43 @@ func (c *container) checkSwapChange(after store.Caps, drain bool) (message strin
 	return strings.Join(back, ", "), nil
 }
 
+// holdSwap has what a change takes from the container's swap hold at once, with what checkSwapChange has found: no
+// allocation and no move comes in between. On an error nothing has changed. Called under mu.
+func (c *container) holdSwap(after store.Caps, drain bool) error {
+	caps, swaps, less := make([]uint64, len(c.ledgers)), make([]uint64, len(c.ledgers)), false
+	for gpu, l := range c.ledgers {
+		caps[gpu], swaps[gpu] = l.Cap(), l.Swap()
+		less = less || c.node.gpus[gpu].swapOf(after) < swaps[gpu]
+	}
+	if !less || c.closed {
+		return nil
+	}
+	for gpu, l := range c.ledgers {
+		g := c.node.gpus[gpu]
+		l.SetCap(min(caps[gpu], limitOf(after, g.uuid)))
+		l.SetSwap(min(swaps[gpu], g.swapOf(after)))
+	}
+	err := c.setMoves(drain)
+	if err == nil || drain {
+		return nil
+	}
+	for gpu, l := range c.ledgers {
+		l.SetCap(caps[gpu])
+		l.SetSwap(swaps[gpu])
+	}
+	return fmt.Errorf("%w: swap: memory has just gone to the host (%w); --drain brings it back first", control.ErrConflict, err)
+}
+
+// draining tells whether memory still comes back from the host since swap is off. Called under mu.
+func (c *container) draining() bool {
+	for gpu := range c.ledgers {
+		if v, _ := c.view(gpu); v.Draining {
+			return true
+		}
+	}
+	return false
+}
+
 // unswappable says on which GPUs a container that asks for swap has plain memory only.
 func (n *Node) unswappable(caps control.Caps) string {
 	if !caps.Swaps() {
@@ -194,7 +231,7 @@ func (c *container) onCard(gpu int) uint64 {
 	if !known {
 		return c.used(gpu)
 	}
-	return c.used(gpu) - c.ledgers[gpu].Movable() + uint64(v.Here+v.Coming+v.Going)
+	return c.used(gpu) - c.ledgers[gpu].Shelved() - c.ledgers[gpu].Movable() + uint64(v.Here+v.Coming+v.Going)
 }
 
 // swapUse describes where the container's movable memory on a GPU is. Called under mu.
@@ -211,6 +248,7 @@ func (c *container) swapUse(gpu int) *control.SwapUse {
 		u.FaultedBytes, u.DisplacedBytes = &v.Faulted, &v.Displaced
 		n := c.cancels(gpu)
 		u.CancelledMoves, u.UndoneMoves = &n.Asked, &n.Undone
+		u.OverCapBytes, u.OverCapMostBytes = &v.Above, &v.AboveMost
 	}
 	return u
 }

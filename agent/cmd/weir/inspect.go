@@ -128,14 +128,15 @@ func printSwap(out io.Writer, container control.Container) error {
 			rows = append(rows, []string{control.GPUName(use.Index, use.MIG), config.FormatSize(s.LimitBytes),
 				config.FormatSize(use.MovableBytes), sizeOr(s.ResidentBytes, "-"), sizeOr(s.SwappedBytes, "-"),
 				sizeOr(s.MovedInBytes, "-"), sizeOr(s.MovedOutBytes, "-"), sizeOr(s.FaultedBytes, "-"),
-				sizeOr(s.DisplacedBytes, "-")})
+				sizeOr(s.DisplacedBytes, "-"), sizeOr(s.OverCapMostBytes, "-")})
 		}
 	}
 	if len(rows) == 0 {
 		return nil
 	}
 	fmt.Fprintln(out)
-	return printTable(out, []string{"GPU", "SWAP", "MOVABLE", "ON-GPU", "ON-HOST", "IN", "OUT", "FAULTED", "DISPLACED"}, rows)
+	return printTable(out, []string{"GPU", "SWAP", "MOVABLE", "ON-GPU", "ON-HOST", "IN", "OUT", "FAULTED", "DISPLACED", "OVER-CAP"},
+		rows)
 }
 
 func printSessions(out io.Writer, container control.Container, now time.Time) error {

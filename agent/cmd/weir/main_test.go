@@ -73,7 +73,8 @@ func sampleNode(library string) *controltest.Node {
 					MovableBytes: 32 * mib, Swap: &control.SwapUse{
 						LimitBytes: 16 * mib, ResidentBytes: ptr(int64(24 * mib)), SwappedBytes: ptr(int64(6 * mib)),
 						MovedInBytes: ptr(int64(512 * mib)), MovedOutBytes: ptr(int64(518 * mib)),
-						FaultedBytes: ptr(int64(2 * mib)), DisplacedBytes: ptr(int64(0)),
+						FaultedBytes: ptr(int64(2 * mib)), DisplacedBytes: ptr(int64(0)), OverCapBytes: ptr(int64(0)),
+						OverCapMostBytes: ptr(int64(2 * mib)),
 					}},
 				{Index: 1, UUID: "GPU-1", CapBytes: ptr(int64(64 * mib))},
 			},

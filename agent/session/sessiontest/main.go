@@ -32,7 +32,7 @@ import (
 //	note CODE A B            send a NOTE
 //	export GPU BYTES KEY     as Tenant.Export; KEY is a number
 //	import KEY, drop KEY, forget KEY
-//	movable GPU BYTES ID, freed GPU ID, lose ID, grow ID BYTES  movable memory, as Tenant.AllocMovable and so on
+//	movable GPU BYTES ID, freed GPU ID, lose ID, grow ID BYTES, away ID BYTES  movable memory, as Tenant.AllocMovable and so on
 //	moves GPU RESULT         answer all moves that have come so (0: do not), as Tenant.AnswerMoves
 //	moved GPU NUMBER         say that this move is done, whether or not it was told of it
 //	use GPU [ID]             as Tenant.Use
@@ -123,7 +123,7 @@ func (p *program) do(command string, args []string) (answer string, err error) {
 		return "", p.tenant.SayMoved(int(numbers[0]), numbers[1], abi.MoveDone, 1)
 	case "use":
 		return "", p.tenant.Use(int(numbers[0]), numbers[1:len(args)]...)
-	case "movable", "freed", "lose", "grow":
+	case "movable", "freed", "lose", "grow", "away":
 		return "", p.tenant.onMovable(command, numbers)
 	case "want", "drained", "progress", "idle":
 		return "", p.tenant.SayTurn(command, uint32(numbers[0]), uint32(numbers[1]), uint32(numbers[2]))

@@ -20,6 +20,7 @@ var (
 type movable struct {
 	gpu   int
 	bytes uint64
+	away  uint64 // of it, on the host, as it is declared
 }
 
 // RequestMovable is a REQUEST for movable memory; again: it is declared anew, all of it on the card.
@@ -64,7 +65,7 @@ func (t *Tenant) AllocMovable(gpu int, n, id uint64) error {
 	if t.movables == nil {
 		t.movables = make(map[uint64]movable)
 	}
-	t.movables[id] = movable{gpu, n}
+	t.movables[id] = movable{gpu: gpu, bytes: n}
 	return nil
 }
 
@@ -95,10 +96,21 @@ func (t *Tenant) GrowMovable(id, n uint64) {
 	t.movables[id] = m
 }
 
+// AwayMovable has the next declaration say that so much of one lies on the host.
+func (t *Tenant) AwayMovable(id, n uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.movables[id]
+	m.away = n
+	t.movables[id] = m
+}
+
 // declareMovable says what there is to a new connection.
 func (t *Tenant) declareMovable() error {
 	for id, m := range t.movables {
-		if err := t.conn.Send(RequestMovable(1, uint32(m.gpu), m.bytes, id, true)); err != nil {
+		request := &abi.Request{Gpu: uint32(m.gpu), Kind: abi.KindMovable, Bytes: m.bytes, Id: id, Flags: abi.RequestAgain,
+			Here_bytes: m.bytes - m.away}
+		if err := t.conn.Send(Packet(abi.MsgRequest, 1, request)); err != nil {
 			return err
 		}
 	}
@@ -126,6 +138,8 @@ func (t *Tenant) onMovable(command string, numbers [3]uint64) error {
 		t.LoseMovable(numbers[0])
 	case "grow":
 		t.GrowMovable(numbers[0], numbers[1])
+	case "away":
+		t.AwayMovable(numbers[0], numbers[1])
 	}
 	return nil
 }

@@ -46,6 +46,8 @@ func (t *Table) decide(d residency.Decision) {
 			c.flows[d.GPU].ready = true
 			c.open(d.GPU)
 		}
+	case residency.Admit:
+		t.admit(d)
 	case residency.Apart, residency.Together:
 		t.gpus[d.GPU].quantum = min(d.Quantum, quantumMax)
 		t.turns.Apart(t.now, d.GPU, t.gpus[d.GPU].quantum)

@@ -3,6 +3,8 @@ package swaps
 // A container that has, or has had, swap.
 
 import (
+	"maps"
+
 	"weir/agent/residency"
 	"weir/agent/session/turns"
 )
@@ -35,6 +37,7 @@ type flow struct {
 	lacked   int64            // what lacked when that was decided, in bytes
 	told     map[string]int64 // when an event of a kind was last told
 	links    [2]link          // as its moves saw it, to the card and from it
+	admitted int64            // plain memory that has room and was not settled yet, in bytes
 	cancels  Cancels
 }
 
@@ -72,6 +75,7 @@ func (c *Container) Remove(now int64) {
 		return
 	}
 	t.advance(now)
+	maps.DeleteFunc(t.asks, func(_ uint64, a *ask) bool { return a.c == c })
 	for len(c.members) > 0 {
 		c.members[0].drop()
 	}
@@ -106,17 +110,6 @@ func (c *Container) SetSwap(now int64, gpu int, swap int64, drain bool) error {
 	t.carry(decisions)
 	t.settle()
 	return err
-}
-
-// Plain: so much memory that cannot move the container has on a GPU, unused credit included.
-func (c *Container) Plain(now int64, gpu int, bytes int64) {
-	t := c.table
-	if c.gone {
-		return
-	}
-	t.advance(now)
-	t.carry(t.node.SetPlain(t.now, c.id, gpu, bytes))
-	t.settle()
 }
 
 // Cancels are how many of the container's moves on a GPU were cancelled.

@@ -20,6 +20,7 @@ import (
 type chaos struct {
 	*world
 	r *rand.Rand
+	plains
 }
 
 func (c *chaos) libs() (all []*lib) {
@@ -48,6 +49,7 @@ func (c *chaos) step() {
 		i := c.r.IntN(len(c.boxes))
 		b := c.boxes[i]
 		if c.boxes = slices.Delete(c.boxes, i, i+1); b.swap != nil {
+			c.forgetPlain(b)
 			b.swap.Remove(c.now)
 		}
 		b.Remove(c.now)
@@ -66,7 +68,13 @@ func (c *chaos) step() {
 			if b.swap.SetCap(c.now, gpu, unit*c.r.Int64N(60)); c.r.IntN(2) == 0 {
 				b.swap.SetSwap(c.now, gpu, unit*c.r.Int64N(3)*c.r.Int64N(50), c.r.IntN(2) == 0)
 			}
-			b.swap.Plain(c.now, gpu, unit*c.r.Int64N(10))
+			c.excuse(b, gpu)
+			c.plain[seat{b, gpu}] = unit * c.r.Int64N(10)
+			b.swap.Plain(c.now, gpu, c.plain[seat{b, gpu}])
+		}
+	case n == 10:
+		if b := c.boxes[c.r.IntN(len(c.boxes))]; b.swap != nil {
+			c.need(b, c.r.IntN(c.gpus))
 		}
 	case n == 7:
 		c.swaps.Others(c.now, c.r.IntN(c.gpus), unit*c.r.Int64N(10))
@@ -112,10 +120,16 @@ func (c *chaos) process(l *lib, n int) {
 	case n == 29:
 		l.swap.Used(c.now, gpu)
 	case n == 30:
-		l.touch(gpu)
+		c.touch(l, gpu)
 	default:
 		c.answer(l)
 	}
+}
+
+// touch has a process use its memory: what is not there is fetched, also above the cap.
+func (c *chaos) touch(l *lib, gpu int) {
+	c.excuse(l.in, gpu)
+	l.touch(gpu)
 }
 
 // turn has a process say something of GPU time.
@@ -126,7 +140,7 @@ func (c *chaos) turn(l *lib, gpu int) {
 	case 0:
 		l.active[gpu] = true
 		if l.Want(c.now, m); l.in.words[gpu].Open() && l.swap != nil {
-			l.touch(gpu)
+			c.touch(l, gpu)
 		}
 	case 1:
 		if word&abi.LeaseClosed != 0 {
@@ -137,7 +151,7 @@ func (c *chaos) turn(l *lib, gpu int) {
 		l.Idle(c.now, m)
 	case 3:
 		if l.active[gpu] = true; l.in.words[gpu].Open() && l.swap != nil {
-			l.touch(gpu)
+			c.touch(l, gpu)
 		}
 	}
 }
@@ -182,6 +196,7 @@ func (c *chaos) reconnect(l *lib) {
 		for i := range m.pieces {
 			m.pieces[i] = max(m.pieces[i], 1)
 		}
+		c.excuse(l.in, m.gpu)
 		if err := l.swap.Declare(c.now, m.gpu, id, int64(len(m.pieces))*unit, m.at(2)); err != nil {
 			c.t.Fatal(err)
 		}
@@ -205,6 +220,7 @@ func (c *chaos) check() {
 				}
 			}
 			reserved += total
+			c.checkCap(b, gpu)
 			if v := b.swap.View(gpu); v.Total != total || v.Coming+v.Going > 2*(c.swaps.config.GPUs[gpu].Ahead+unit) {
 				c.t.Fatalf("%s has %d on GPU %d; %+v", b.name, total, gpu, v)
 			}
@@ -293,11 +309,12 @@ func (c *chaos) settle() {
 			}
 		}
 		if b.swap != nil {
+			c.forgetPlain(b)
 			b.swap.Remove(c.now)
 		}
 		b.Remove(c.now)
 	}
-	if s := c.swaps; len(s.containers)+len(s.members)+len(s.allocs)+len(s.flights)+len(s.seats)+len(s.flows) > 0 {
+	if s := c.swaps; len(s.asks)+len(s.containers)+len(s.members)+len(s.allocs)+len(s.flights)+len(s.seats)+len(s.flows) > 0 {
 		c.t.Fatalf("after all have gone something is left: %+v", s)
 	}
 }
@@ -319,10 +336,11 @@ func TestRandomSchedules(t *testing.T) {
 	var moved int64
 	for i := range uint64(schedules) {
 		last = seed + i
-		c := &chaos{r: rand.New(rand.NewPCG(last, 0))}
+		c := &chaos{r: rand.New(rand.NewPCG(last, 0)), plains: newPlains()}
 		c.world = newWorld(t, 1+c.r.IntN(3), unit*(1+c.r.Int64N(400)), func(s *turns.Settings) {
 			s.AlwaysGate = c.r.IntN(2) == 0
 		})
+		c.swaps.config.Admit = c.admit
 		for range 300 {
 			c.step()
 		}

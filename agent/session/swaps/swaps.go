@@ -65,6 +65,8 @@ type Config struct {
 	GPUs []residency.Config // as many as there are seats
 	Host int64              // most movable memory of the node, in bytes
 	Tell func(Event)
+	// Admit: there is room for what a container has asked for with Need, and was not there at once.
+	Admit func(owner any, gpu int, ask uint64)
 }
 
 // Table is the swap of a node.
@@ -81,6 +83,8 @@ type Table struct {
 	members    map[residency.Session]*Member
 	flights    map[uint64]*flight // moves, by number
 	allocs     map[residency.AllocID]named
+	asks       map[uint64]*ask // for plain memory, by number
+	lastAsk    uint64
 	lastFlow   residency.FlowID
 	lastAlloc  residency.AllocID
 	session    residency.Session // the last
@@ -117,7 +121,7 @@ func New(config Config, leases *turns.Table) (*Table, error) {
 		config: config, turns: leases, node: node, gpus: make([]gpu, len(config.GPUs)),
 		seats: make(map[*turns.Container]*Container), flows: make(map[residency.FlowID]*Container),
 		members: make(map[residency.Session]*Member), flights: make(map[uint64]*flight),
-		allocs: make(map[residency.AllocID]named), sendAt: Never, lookAt: Never,
+		allocs: make(map[residency.AllocID]named), asks: make(map[uint64]*ask), sendAt: Never, lookAt: Never,
 	}
 	for i, c := range config.GPUs {
 		t.gpus[i].told = [2]int64{c.In, c.Out}
