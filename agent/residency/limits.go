@@ -212,7 +212,8 @@ func (n *Node) SetCap(now int64, id FlowID, gpu int, limit int64) []Decision {
 
 // SetSwap changes how much a flow may have beyond its cap. Less than what is in use is refused. To turn it off while
 // something is on the host is refused with that amount, unless it is to be drained: then all comes back first, and
-// Drained says when.
+// Drained says when. That all is there is to be true then, so what is believed to be on the card is fetched, too: of
+// what the driver gave up by itself the books know how much it was, at best. To fetch what is there moves nothing.
 func (n *Node) SetSwap(now int64, id FlowID, gpu int, swap int64, drain bool) ([]Decision, error) {
 	f := n.on(now, id, gpu)
 	if f == nil || swap < 0 {
@@ -228,7 +229,10 @@ func (n *Node) SetSwap(now int64, id FlowID, gpu int, swap int64, drain bool) ([
 		if !drain {
 			return nil, refusal(InUse, 0, swapped, 0)
 		}
-		f.drain = true
+		if !f.drain {
+			f.drain = true
+			n.distrust(f)
+		}
 	} else if swap > 0 {
 		f.drain = false
 	}
@@ -238,3 +242,17 @@ func (n *Node) SetSwap(now int64, id FlowID, gpu int, swap int64, drain bool) ([
 
 // SetHost changes how much movable memory the node may have. What is above it stays; nothing more is granted.
 func (n *Node) SetHost(bytes int64) { n.host = max(0, bytes) }
+
+// distrust takes what f is believed to have on the card for what lies on the host.
+func (n *Node) distrust(f *flow) {
+	for _, a := range n.allocs {
+		if a.flow != f {
+			continue
+		}
+		for i, at := range a.pieces {
+			if at == resident {
+				a.setPiece(i, host)
+			}
+		}
+	}
+}

@@ -131,6 +131,17 @@ func (m *memory) put(i int, to place) {
 	m.pieces[i] = to
 }
 
+// distrust: a drain fetches all.
+func (o *owner) distrust() {
+	for _, m := range o.memory {
+		for i, at := range m.pieces {
+			if at == resident {
+				m.put(i, host)
+			}
+		}
+	}
+}
+
 func (o *owner) find(id AllocID) *memory {
 	for _, m := range o.memory {
 		if m.id == id {

@@ -294,6 +294,9 @@ func (w *world) limits(o *owner) {
 	if !refused {
 		o.drain = swap == 0 && (wasDrain || o.swap > 0 && swapped > 0)
 	}
+	if o.drain && !wasDrain {
+		o.distrust()
+	}
 	before := o.swap
 	if !refused {
 		o.swap = swap

@@ -46,7 +46,7 @@ $(BENCH_OUT)/gate: $(addprefix $(BENCH_DIR)/time/,gate.c homes.c homes.h) $(addp
 	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c,$^) $(BENCH_OUT)/libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 
 # Its figures are read from the books of a simulated machine, whose driver the loader finds.
-$(BENCH_OUT)/load: $(addprefix $(BENCH_DIR)/,time/load.c settings.c settings.h) $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
+$(BENCH_OUT)/load: $(addprefix $(BENCH_DIR)/,time/load.c settings/settings.c settings/settings.h) $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
 	$(CC) $(BENCH_CFLAGS) -o $@ $(filter %.c,$^) $(BENCH_OUT)/libcuda.so.1
 
 # It looks into the machine itself.
@@ -55,7 +55,7 @@ $(BENCH_OUT)/handover: $(addprefix $(BENCH_DIR)/time/,handover.c chain.c chain.h
 	$(CC) $(BENCH_CFLAGS) -pthread -o $@ $(filter %.c %.o,$^) -lm
 
 # Programs whose sets exceed a card, on whichever driver the loader finds, and who looks into the machine's books.
-$(BENCH_OUT)/tenant: $(addprefix $(BENCH_DIR)/,$(addprefix tenants/,tenant.c lock.c lock.h) settings.c settings.h) $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
+$(BENCH_OUT)/tenant: $(addprefix $(BENCH_DIR)/,$(addprefix tenants/,tenant.c lock.c lock.h) settings/settings.c settings/settings.h) $(BENCH_HEADERS) $(BENCH_OUT)/libcuda.so.1
 	$(CC) $(BENCH_CFLAGS) -o $@ $(filter %.c,$^) $(BENCH_OUT)/libcuda.so.1
 
 $(BENCH_OUT)/watch: $(BENCH_DIR)/tenants/watch.c $(SIM_MACHINE_OBJECTS_plain) | $(BENCH_OUT)

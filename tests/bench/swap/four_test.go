@@ -32,9 +32,6 @@ func newFour(c card) *four {
 	// As often as the GPU and its link are as busy in both forms: a burst for each 0.43 of what moves the card.
 	every := time.Duration(2.3 * float64(c.takes(c.memory)))
 	every = max(every, 4*burst)
-	if os.Getenv("LONG") != "" {
-		f.count = 50
-	}
 	f.arrivals = draw(f.seed, every, f.count)
 	f.with, f.without = f.stage(swapped), f.stage(unscheduled)
 	return f

@@ -13,6 +13,7 @@ const (
 	fasterLeast = 3    // times unscheduled
 	faultsMost  = 0.01 // of the bytes moved
 	stopAfter   = 1.25 // of serial: who is not done by then is judged by what it has done
+	slowAfter   = 0.5  // so too unscheduled: kernels that are in flight then take a minute more
 )
 
 // pair is two programs on a card, each with three quarters of it, in all ways.
@@ -60,7 +61,7 @@ func (p *pair) again() []*stage {
 }
 
 func (p *pair) stage(w way) *stage {
-	limit := time.Duration(float64(2*p.each()) * stopAfter)
+	limit := time.Duration(float64(2*p.each()) * map[bool]float64{true: slowAfter, false: stopAfter}[w == unscheduled])
 	return &stage{card: p.card, way: w, sets: threeQuarters, watch: w == swapped,
 		play: play{byPieces: p.byPieces, work: p.each(), limit: limit}}
 }

@@ -16,7 +16,7 @@
 #include "lock.h"
 
 #include "../overhead/driver_calls.h"
-#include "../settings.h"
+#include "../settings/settings.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -13,7 +13,7 @@
 // driver's own waits take processor time.
 #define _GNU_SOURCE
 #include "../overhead/driver_calls.h"
-#include "../settings.h"
+#include "../settings/settings.h"
 
 #include <errno.h>
 #include <inttypes.h>
