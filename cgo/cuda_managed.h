@@ -78,4 +78,57 @@ typedef cuStreamBatchMemOp_fn cuStreamBatchMemOp_ptsz_fn;
 typedef cuStreamBatchMemOp_fn cuStreamBatchMemOp_v2_fn;
 typedef cuStreamBatchMemOp_fn cuStreamBatchMemOp_v2_ptsz_fn;
 
+// What nodes of graphs use.
+enum {
+    CU_GRAPH_NODE_TYPE_KERNEL = 0,
+    CU_GRAPH_NODE_TYPE_MEMCPY = 1,
+    CU_GRAPH_NODE_TYPE_MEMSET = 2,
+    CU_GRAPH_NODE_TYPE_HOST = 3,
+    CU_GRAPH_NODE_TYPE_EMPTY = 5,
+    CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
+    CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,
+    CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL = 8,
+    CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT = 9,
+    CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
+};
+
+typedef struct {
+    CUfunction func;
+    unsigned gridDimX, gridDimY, gridDimZ;
+    unsigned blockDimX, blockDimY, blockDimZ;
+    unsigned sharedMemBytes;
+    void **kernelParams;
+    void **extra;
+    void *kern;  // not in the first version, as what follows
+    CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
+
+typedef struct {
+    CUdeviceptr dst;
+    size_t pitch;
+    unsigned value, elementSize;
+    size_t width, height;
+    CUcontext ctx;  // not in the first version
+} CUDA_MEMSET_NODE_PARAMS;
+
+typedef CUresult cuGraphKernelNodeGetParams_v2_fn(CUgraphNode node,
+                                                  CUDA_KERNEL_NODE_PARAMS *params);
+typedef CUresult cuGraphMemcpyNodeGetParams_fn(CUgraphNode node, CUDA_MEMCPY3D *copy);
+typedef CUresult cuGraphMemsetNodeGetParams_fn(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *set);
+typedef CUresult cuGraphExecKernelNodeSetParams_fn(CUgraphExec exec, CUgraphNode node,
+                                                   const CUDA_KERNEL_NODE_PARAMS *params);
+typedef cuGraphExecKernelNodeSetParams_fn cuGraphExecKernelNodeSetParams_v2_fn;
+typedef CUresult cuGraphExecMemcpyNodeSetParams_fn(CUgraphExec exec, CUgraphNode node,
+                                                   const CUDA_MEMCPY3D *copy, CUcontext context);
+typedef CUresult cuGraphExecMemsetNodeSetParams_fn(CUgraphExec exec, CUgraphNode node,
+                                                   const CUDA_MEMSET_NODE_PARAMS *set,
+                                                   CUcontext context);
+typedef CUresult cuGraphExecChildGraphNodeSetParams_fn(CUgraphExec exec, CUgraphNode node,
+                                                       CUgraph child);
+typedef CUresult cuGraphExecNodeSetParams_fn(CUgraphExec exec, CUgraphNode node,
+                                             CUgraphNodeParams *params);
+typedef CUresult cuGraphExecUpdate_fn(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node,
+                                      int *result);
+typedef CUresult cuGraphExecUpdate_v2_fn(CUgraphExec exec, CUgraph graph, void *result);
+
 #endif

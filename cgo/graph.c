@@ -3,6 +3,7 @@
 // stream order (a stream capture makes nodes of that) or have made such nodes themselves.
 #include "graph.h"
 
+#include "graphused.h"
 #include "hooks.h"
 #include "note.h"
 
@@ -11,10 +12,65 @@
 // So many nodes are looked at without memory being mapped for them.
 #define NODES_FEW 64
 
-// These add what a node, nodes, and a graph with those in it need. CUDA_SUCCESS, or why that
-// cannot be found out: then the graph is not to be made executable.
-static CUresult add_alloc_node(CUgraphNode node, struct weir_graph_needs *needs) {
+// ---- All nodes of a graph ----
+
+struct walk {
+    weir_graph_visit_fn *visit;
+    void *context;
+    int too_deep;
+};
+
+static CUresult walk_graph(CUgraph graph, int depth, struct walk *walk);
+
+static CUresult walk_nodes(const CUgraphNode *nodes, size_t count, int depth, struct walk *walk) {
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUgraph child;
+        int type = -1;
+        result = WEIR_REAL(cuGraphNodeGetType)(nodes[i], &type);
+        if (result == CUDA_SUCCESS && type != CU_GRAPH_NODE_TYPE_GRAPH)
+            result = walk->visit(nodes[i], type, walk->context);
+        if (result != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_GRAPH)
+            continue;
+        result = WEIR_REAL(cuGraphChildGraphNodeGetGraph)(nodes[i], &child);
+        if (result == CUDA_SUCCESS)
+            result = walk_graph(child, depth + 1, walk);
+    }
+    return result;
+}
+
+static CUresult walk_graph(CUgraph graph, int depth, struct walk *walk) {
+    CUgraphNode few[NODES_FEW], *nodes = few;
+    size_t count = 0;
+    walk->too_deep = depth > DEPTH_MAX;
+    if (walk->too_deep)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = WEIR_REAL(cuGraphGetNodes)(graph, NULL, &count);
+    size_t room_bytes = count * sizeof(CUgraphNode);
+    if (result != CUDA_SUCCESS || !count)
+        return result;
+    if (count > NODES_FEW && !(nodes = weir_sys_map(room_bytes)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = WEIR_REAL(cuGraphGetNodes)(graph, nodes, &count);
+    if (result == CUDA_SUCCESS)
+        result = walk_nodes(nodes, count, depth, walk);
+    if (nodes != few)
+        weir_sys_unmap(nodes, room_bytes);
+    return result;
+}
+
+CUresult weir_graph_walk(CUgraph graph, weir_graph_visit_fn *visit, void *context) {
+    struct walk walk = {visit, context, 0};
+    return walk_graph(graph, 0, &walk);
+}
+
+// ---- What memory nodes need ----
+
+static CUresult add_alloc_node(CUgraphNode node, int type, void *context) {
+    struct weir_graph_needs *needs = context;
     CUDA_MEM_ALLOC_NODE_PARAMS params;
+    if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        return CUDA_SUCCESS;
     CUresult result = WEIR_REAL(cuGraphMemAllocNodeGetParams)(node, &params);
     const CUmemLocation *location = &params.poolProps.location;
     if (result != CUDA_SUCCESS || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
@@ -24,48 +80,6 @@ static CUresult add_alloc_node(CUgraphNode node, struct weir_graph_needs *needs)
     if (params.bytesize > needs->largest_bytes)
         needs->largest_bytes = params.bytesize;
     return CUDA_SUCCESS;
-}
-
-static CUresult add_graph(CUgraph graph, int depth, struct weir_graph_needs *needs);
-
-static CUresult add_nodes(const CUgraphNode *nodes, size_t count, int depth,
-                          struct weir_graph_needs *needs) {
-    CUresult result = CUDA_SUCCESS;
-    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        CUgraph child;
-        int type = -1;
-        result = WEIR_REAL(cuGraphNodeGetType)(nodes[i], &type);
-        if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-            result = add_alloc_node(nodes[i], needs);
-        if (result != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_GRAPH)
-            continue;
-        result = WEIR_REAL(cuGraphChildGraphNodeGetGraph)(nodes[i], &child);
-        if (result == CUDA_SUCCESS)
-            result = add_graph(child, depth + 1, needs);
-    }
-    return result;
-}
-
-static CUresult add_graph(CUgraph graph, int depth, struct weir_graph_needs *needs) {
-    CUgraphNode few[NODES_FEW], *nodes = few;
-    size_t count = 0;
-    if (depth > DEPTH_MAX) {
-        weir_note_bound(__atomic_load_n(&weir_state_page, __ATOMIC_ACQUIRE), WEIR_BOUND_NESTING,
-                        DEPTH_MAX);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUresult result = WEIR_REAL(cuGraphGetNodes)(graph, NULL, &count);
-    size_t room_bytes = count * sizeof(CUgraphNode);
-    if (result != CUDA_SUCCESS || !count)
-        return result;
-    if (count > NODES_FEW && !(nodes = weir_sys_map(room_bytes)))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = WEIR_REAL(cuGraphGetNodes)(graph, nodes, &count);
-    if (result == CUDA_SUCCESS)
-        result = add_nodes(nodes, count, depth, needs);
-    if (nodes != few)
-        weir_sys_unmap(nodes, room_bytes);
-    return result;
 }
 
 // What a graph that is to be made executable needs. CUDA_SUCCESS and *state, NULL where nothing is
@@ -79,15 +93,20 @@ static CUresult look_into(CUgraph graph, struct weir_state **state,
     }
     if (weir_lock_is_mine(&(*state)->lock))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = add_graph(graph, 0, needs);
+    struct walk walk = {add_alloc_node, needs, 0};
+    CUresult result = walk_graph(graph, 0, &walk);
+    if (walk.too_deep)
+        weir_note_bound(*state, WEIR_BOUND_NESTING, DEPTH_MAX);
     if (!needs->gpus)
         *state = NULL;
     return result;
 }
 
 // After a graph was made executable, or not. One that cannot be remembered is destroyed.
-static CUresult made(struct weir_state *state, const struct weir_graph_needs *needs,
+static CUresult made(struct weir_state *state, const struct weir_graph_needs *needs, CUgraph graph,
                      CUresult result, const CUgraphExec *exec) {
+    if (result == CUDA_SUCCESS)
+        weir_graph_used_made(*exec, graph);
     if (result != CUDA_SUCCESS || !state ||
         weir_exec_remember(state, weir_exec_handle(*exec), needs) == 0)
         return result;
@@ -103,7 +122,7 @@ CUresult weir_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuGraphInstantiate)(exec, graph, error_node, log, log_bytes);
-    return made(state, &needs, result, exec);
+    return made(state, &needs, graph, result, exec);
 }
 
 CUresult weir_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node,
@@ -114,7 +133,7 @@ CUresult weir_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNod
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuGraphInstantiate_v2)(exec, graph, error_node, log, log_bytes);
-    return made(state, &needs, result, exec);
+    return made(state, &needs, graph, result, exec);
 }
 
 CUresult weir_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, uint64_t flags) {
@@ -124,7 +143,7 @@ CUresult weir_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, uint
     if (result != CUDA_SUCCESS)
         return result;
     result = WEIR_REAL(cuGraphInstantiateWithFlags)(exec, graph, flags);
-    return made(state, &needs, result, exec);
+    return made(state, &needs, graph, result, exec);
 }
 
 // A graph that needs memory is not uploaded by the driver in the same call, but by us afterwards.
@@ -140,7 +159,7 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANT
         params->flags -= uploads;
     result = (per_thread ? WEIR_REAL(cuGraphInstantiateWithParams_ptsz)
                          : WEIR_REAL(cuGraphInstantiateWithParams))(exec, graph, params);
-    result = made(state, &needs, result, exec);
+    result = made(state, &needs, graph, result, exec);
     if (!uploads)
         return result;
     params->flags += uploads;
@@ -166,6 +185,7 @@ CUresult weir_cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph
 CUresult weir_cuGraphExecDestroy(CUgraphExec exec) {
     struct weir_state *state;
     struct weir_exec known;
+    weir_graph_used_gone(exec);
     if (!weir_exec_may_allocate(exec) || !weir_enforced(&state) ||
         !weir_exec_forget(state, weir_exec_handle(exec), &known))
         return WEIR_REAL(cuGraphExecDestroy)(exec);

@@ -15,6 +15,13 @@ static inline void weir_graphs_may_allocate(struct weir_state *state) {
         __atomic_store_n(&state->graph_memory, 1, __ATOMIC_RELAXED);
 }
 
+// Called with each node but child graphs, in whose place their nodes come.
+typedef CUresult weir_graph_visit_fn(CUgraphNode node, int type, void *context);
+
+// Visits all nodes of a graph. CUDA_SUCCESS; what a visit has returned, which ends it; or why they
+// cannot be found: then the graph is not to be made executable by one who has to know.
+CUresult weir_graph_walk(CUgraph graph, weir_graph_visit_fn *visit, void *context);
+
 // ---- graphexec.c: the book of executable graphs with memory nodes ----
 
 struct weir_exec {

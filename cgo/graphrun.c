@@ -56,7 +56,7 @@ static CUresult timed_launch(cuGraphLaunch_fn *real, CUgraphExec exec, CUstream 
                              int per_thread) {
     struct weir_timed op;
     weir_timed_begin(&op, stream, per_thread, (uint64_t)(uintptr_t)exec, 0, 0, WEIR_TIMED_GATED);
-    weir_used_any();
+    weir_used_graph(op.launch.lane, exec);
     return weir_timed_end(&op, real(exec, stream));
 }
 

@@ -60,11 +60,12 @@ struct weir_mover;
 struct weir_swap {
     struct weir_state *state;
     struct weir_slab movables;
-    uint32_t places_used;    // live ones; also read without the lock
-    uint32_t gone;           // the first of those that are gone
-    uint32_t telling;        // a thread is telling of them
-    struct weir_named told;  // the last message of that; without any ids once it is sent
-    uint64_t told_on;        // its connection
+    struct weir_slab graphs;  // what executable graphs use; see graphused.h
+    uint32_t places_used;     // live ones; also read without the lock
+    uint32_t gone;            // the first of those that are gone
+    uint32_t telling;         // a thread is telling of them
+    struct weir_named told;   // the last message of that; without any ids once it is sent
+    uint64_t told_on;         // its connection
     uint64_t used_all;   // bits of ordinals: something was used, and it is not known what; no lock
     uint64_t used_some;  // the same: some are marked as used; no lock
     uint64_t gpus_used;  // the same: there ever were some; also read without the lock

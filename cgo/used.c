@@ -5,6 +5,7 @@
 
 #include "capture.h"
 #include "client.h"
+#include "graphused.h"
 
 // A launch is looked at about so often; so many looks may be saved up, for launches that come in
 // bursts. Without any the next one comes after some launches.
@@ -42,16 +43,16 @@ void weir_used_addresses_slow(struct weir_swap *swap, uint64_t a, uint64_t b) {
 }
 
 // Each aligned word of some bytes of parameters. Lock held.
-static void mark_words(struct weir_swap *swap, const void *bytes, size_t count) {
+static void each_word(const struct weir_used_words *words, const void *bytes, size_t count) {
     for (size_t at = 0; at + sizeof(uint64_t) <= count; at += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, (const char *)bytes + at, sizeof(word));
-        mark(swap, word);
+        words->each(words->swap, word, words->context);
     }
 }
 
 // The parameters in one piece. Whether that is how they are given.
-static int look_at_extra(struct weir_swap *swap, void **extra) {
+static int look_at_extra(const struct weir_used_words *words, void **extra) {
     const void *buffer = NULL;
     size_t bytes = 0;
     for (; extra && (uintptr_t)extra[0] != EXTRA_END; extra += 2) {
@@ -62,10 +63,10 @@ static int look_at_extra(struct weir_swap *swap, void **extra) {
         else
             return 0;
     }
-    if (!buffer || weir_lock(&swap->state->lock))
+    if (!buffer || weir_lock(&words->swap->state->lock))
         return 0;
-    mark_words(swap, buffer, bytes);
-    weir_unlock(&swap->state->lock);
+    each_word(words, buffer, bytes);
+    weir_unlock(&words->swap->state->lock);
     return 1;
 }
 
@@ -77,20 +78,31 @@ static int param_bytes(cuFuncGetParamInfo_fn *info, CUfunction function, size_t 
 }
 
 // The parameters one by one; how long each is, only the driver knows. 0 where that does not tell.
-static int look_at_params(struct weir_swap *swap, CUfunction function, void **params) {
+static int look_at_params(const struct weir_used_words *words, CUfunction function, void **params) {
+    struct weir_lock *lock = &words->swap->state->lock;
     cuFuncGetParamInfo_fn *info = WEIR_REAL(cuFuncGetParamInfo);
     size_t bytes, index = 0;
     int mode = weir_capture_relax();
     if (!param_bytes(info, function, 0, &bytes))
         info = WEIR_REAL(cuKernelGetParamInfo);
     for (; index < PARAMS_MAX && param_bytes(info, function, index, &bytes); index++) {
-        if (!params[index] || weir_lock(&swap->state->lock))
+        if (!params[index] || weir_lock(lock))
             break;
-        mark_words(swap, params[index], bytes);
-        weir_unlock(&swap->state->lock);
+        each_word(words, params[index], bytes);
+        weir_unlock(lock);
     }
     weir_capture_restore(mode);
     return index > 0;
+}
+
+int weir_used_words(const struct weir_used_words *words, CUfunction function, void **params,
+                    void **extra) {
+    return extra ? look_at_extra(words, extra) : params && look_at_params(words, function, params);
+}
+
+static void mark_word(struct weir_swap *swap, uint64_t word, void *context) {
+    (void)context;
+    mark(swap, word);
 }
 
 // Whether a launch in this lane, which counts it already, is to be looked at; if so, when the next
@@ -116,9 +128,22 @@ void weir_used_kernel_slow(struct weir_swap *swap, struct weir_busy_lane *lane, 
                            void **params, void **extra) {
     if (lane && !is_due(lane))
         return;
-    if (extra ? look_at_extra(swap, extra) : params && look_at_params(swap, function, params))
+    const struct weir_used_words words = {swap, mark_word, NULL};
+    if (weir_used_words(&words, function, params, extra))
         return;
     __atomic_store_n(&swap->used_all, UINT64_MAX, __ATOMIC_RELAXED);
+}
+
+void weir_used_graph_slow(struct weir_swap *swap, struct weir_busy_lane *lane, CUgraphExec exec) {
+    if ((lane && !is_due(lane)) || weir_lock(&swap->state->lock))
+        return;
+    const struct weir_graph_used *list = weir_graph_used_of(swap, exec);
+    int known = list && !list->unknown;
+    for (uint32_t i = 0; known && i < list->count; i++)
+        mark(swap, list->at[i]);
+    weir_unlock(&swap->state->lock);
+    if (!known)
+        __atomic_store_n(&swap->used_all, UINT64_MAX, __ATOMIC_RELAXED);
 }
 
 // ---- What the agent hears. The helper ----
@@ -130,9 +155,10 @@ static int is_new(const struct weir_movable *movable, uint32_t lease, uint64_t n
     return movable->used && now_ns - movable->told_ns >= AGAIN_NS;
 }
 
-// Writes what is new from a place on into a message. The place to go on from.
+// Writes what is new from a place on into a message. The place to go on from, and whether there are
+// uses that are not due yet.
 static uint32_t gather(struct weir_swap *swap, uint32_t at, int drained, uint32_t lease,
-                       struct weir_named *named) {
+                       struct weir_named *named, int *left) {
     uint64_t now_ns = weir_busy_clock();
     for (; at < swap->places_used && named->count < WEIR_NAMED_MAX; at++) {
         struct weir_movable *movable = weir_movable_at(swap, (uint32_t)swap->places[at].number);
@@ -146,6 +172,7 @@ static uint32_t gather(struct weir_swap *swap, uint32_t at, int drained, uint32_
             movable->used = 0;
         }
         movable->used &= !drained;
+        *left |= movable->used;
     }
     return at;
 }
@@ -172,14 +199,14 @@ static void tell(struct weir_swap *swap, uint32_t ordinal, uint32_t gpu, int dra
     const struct weir_control_page *page = __atomic_load_n(&state->control, __ATOMIC_ACQUIRE);
     struct weir_named named;
     uint32_t lease = __atomic_load_n(&page->gpus[gpu].lease, __ATOMIC_RELAXED) >> 1, at = 0;
-    int all = take_mark(&swap->used_all, ordinal), more = 1, rc = 0;
+    int all = take_mark(&swap->used_all, ordinal), more = 1, rc = 0, left = 0;
     if (!take_mark(&swap->used_some, ordinal) && !all)
         return;
     while (more && rc == 0) {
         named = (struct weir_named){.header = {WEIR_MSG_USED, sizeof(named), 0}, .gpu = gpu};
         if (weir_lock(&state->lock))
             return;
-        at = gather(swap, at, drained, lease, &named);
+        at = gather(swap, at, drained, lease, &named, &left);
         more = at < swap->places_used;
         weir_unlock(&state->lock);
         rc = named.count ? say(state, &named) : 0;
@@ -188,6 +215,8 @@ static void tell(struct weir_swap *swap, uint32_t ordinal, uint32_t gpu, int dra
         named = (struct weir_named){.header = {WEIR_MSG_USED, sizeof(named), 0}, .gpu = gpu};
         rc = say(state, &named);
     }
+    if (left)  // the program may use nothing more that would have them told
+        __atomic_fetch_or(&swap->used_some, 1ull << ordinal, __ATOMIC_RELAXED);
     if (rc == -EAGAIN)  // what was not heard is lost, so it is not known what was used
         __atomic_fetch_or(&swap->used_all, 1ull << ordinal, __ATOMIC_RELAXED);
 }

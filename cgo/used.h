@@ -4,8 +4,9 @@
 // A launch is looked at now and then: each aligned word of its parameters that is an address in
 // movable memory names that. Each one is looked at where they come slowly or in bursts, and one in
 // some 61 to 67 (by chance, so that no period of the program's hides a kernel) where they come
-// fast. Copies and sets name what they use. Where it cannot be told (graphs, kernels whose
-// parameters are not known) all may be used. What nothing has ever named may be reached through
+// fast. Copies and sets name what they use, and so do graphs, whose nodes were read when they were
+// made executable (graphused.h). Where it cannot be told (kernels whose parameters are not known)
+// all may be used. What nothing has ever named may be reached through
 // pointers in memory, so it counts as used in each lease in which anything is.
 //
 // Nothing is looked at in a process without movable memory.
@@ -20,6 +21,8 @@ struct weir_busy_lane;
 
 void weir_used_kernel_slow(struct weir_swap *swap, struct weir_busy_lane *lane, CUfunction function,
                            void **params, void **extra) WEIR_RARE;
+void weir_used_graph_slow(struct weir_swap *swap, struct weir_busy_lane *lane,
+                          CUgraphExec exec) WEIR_RARE;
 void weir_used_addresses_slow(struct weir_swap *swap, uint64_t a, uint64_t b) WEIR_RARE;
 
 // A launch is about to be given to the driver; in this lane, if it has one. Of it the driver will
@@ -30,6 +33,24 @@ static inline void weir_used_kernel(struct weir_busy_lane *lane, CUfunction func
     if (__builtin_expect(swap != NULL, 0))
         weir_used_kernel_slow(swap, lane, function, params, extra);
 }
+
+// The same of a graph.
+static inline void weir_used_graph(struct weir_busy_lane *lane, CUgraphExec exec) {
+    struct weir_swap *swap = weir_swap_known();
+    if (__builtin_expect(swap != NULL, 0))
+        weir_used_graph_slow(swap, lane, exec);
+}
+
+// Who is to hear of words of parameters: called with the lock held.
+struct weir_used_words {
+    struct weir_swap *swap;
+    void (*each)(struct weir_swap *swap, uint64_t word, void *context);
+    void *context;
+};
+
+// Each aligned word of a kernel's parameters. 0 where these cannot be read.
+int weir_used_words(const struct weir_used_words *words, CUfunction function, void **params,
+                    void **extra);
 
 // A copy or a set between addresses, either of which may be of other memory, or none.
 static inline void weir_used_addresses(uint64_t a, uint64_t b) {

@@ -4,6 +4,7 @@ package hosttest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -314,5 +315,67 @@ func TestUses(t *testing.T) {
 	b := a.settle("both are told of", func(b *movables) bool { return len(b.used) >= 2 })
 	if b.usedAll != 0 {
 		t.Errorf("of %d launches it was not known what they use", b.usedAll)
+	}
+	// A use that follows at once is told of, too, though the program does nothing after it.
+	for range 3 {
+		a.mu.Lock()
+		a.movable.used = nil
+		a.mu.Unlock()
+		h.want("ok 0", "useof %d %d", first, second)
+		a.settle("both are told of again", func(b *movables) bool { return slices.Contains(b.used, 1) && slices.Contains(b.used, 2) })
+	}
+}
+
+// A launch of a graph names what its nodes use, as they were when it was made executable or changed; where one of them
+// cannot be read, all is used.
+func TestUsesOfGraphs(t *testing.T) {
+	for _, b := range []*build{plain, address} {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			a, h := startSwap(t, b, 200*mib, "")
+			before := h.ok("graphof 1 2 3 4 0")[0] // made before there is movable memory
+			var at [9]uint64
+			for i := range at {
+				at[i] = h.ok("alloc %d", 8*mib)[0] // its id is i + 1
+			}
+			a.settle("granted", a.live(len(at)))
+			told := false
+			uses := func(exec uint64, all int, ids ...uint64) {
+				t.Helper()
+				a.mu.Lock()
+				a.movable.used, a.movable.usedAll = nil, 0
+				a.mu.Unlock()
+				h.want("ok 0", "graphrun %d", exec)
+				a.settle(fmt.Sprintf("%v are used, all: %d", ids, all), func(b *movables) bool {
+					for _, id := range ids {
+						if !slices.Contains(b.used, id) {
+							return false
+						}
+					}
+					return b.usedAll == all
+				})
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				for _, id := range a.movable.used {
+					if told && !slices.Contains(ids, id) {
+						t.Errorf("%d is told of, too, though only %v are used", id, ids)
+					}
+				}
+				told = true // what nothing has named is told of with the first
+			}
+			graph := h.ok("graphof %d %d %d %d 0", at[0]+5*mib, at[1], at[2], at[3])[0]
+			uses(graph, 0, 1, 2, 3, 4)
+			h.want("ok 0", "graphset %d %d", graph, at[4])
+			uses(graph, 0, 1, 2, 3, 4, 5) // what it no longer uses stays in its list
+			h.want("ok 0", "graphupdate %d %d", graph, at[5])
+			uses(graph, 0, 6)
+			odd := h.ok("graphof %d %d %d %d 1", at[6], at[7], at[7], at[7])[0]
+			uses(odd, 1)
+			uses(before, 1)
+			h.want("ok 0", "graphend %d", odd)
+			uses(h.ok("graphof %d %d %d %d 0", at[8], at[8], at[8], at[8])[0], 0, 9)
+			h.want("ok 0", "free %d", at[5]) // what is gone is named no more
+			uses(graph, 0)
+		})
 	}
 }

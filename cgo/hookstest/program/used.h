@@ -4,6 +4,7 @@
 
 #define weir_used_kernel(lane, function, params, extra) ((void)0)
 #define weir_used_addresses(a, b) ((void)(a), (void)(b))
+#define weir_used_graph(lane, exec) ((void)0)
 #define weir_used_any() ((void)0)
 
 #endif

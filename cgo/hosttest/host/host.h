@@ -59,6 +59,7 @@ int test_lanes(char **words);
 
 // Runs a command about managed and movable memory (managed.c). Whether it is one.
 int test_managed(char **words);
+int test_graphuse(char **words);
 
 // Runs a command about launches (work.c). Whether it is one.
 int test_work(char **words);

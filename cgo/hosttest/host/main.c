@@ -299,7 +299,7 @@ static void run_words(char **words) {
         return;
     if (test_work(words))
         return;
-    if (test_managed(words))
+    if (test_managed(words) || test_graphuse(words))
         return;
     if (!strcmp(words[0], "init"))
         say(CALL(weir_cuInit((unsigned)number(words[1]))), 0);
