@@ -10,17 +10,17 @@ import (
 	"weir/tests/e2e/node"
 )
 
-// containerRows are those of containers_test.go and libraries_test.go.
+// containerRows are those of containers_test.go, libraries_test.go and swap_containers_test.go.
 var containerRows = []struct {
 	name string
 	play func(stage)
 }{
 	{"C1C10", rowC1C10}, {"C2", rowC2}, {"C3", rowC3}, {"C4", rowC4}, {"C5", rowC5}, {"C6", rowC6},
-	{"C7", rowC7}, {"C8", rowC8}, {"C9", rowC9}, {"C11", rowC11}, {"C12", rowC12},
+	{"C7", rowC7}, {"C8", rowC8}, {"C9", rowC9}, {"C11", rowC11}, {"C12", rowC12}, {"U8", rowU8},
 }
 
 // hookRows are those which say something of containers that hooks of weir's are run for, asked or not.
-var hookRows = []string{"C1C10", "C2", "C3", "C4", "C6", "C8", "C12"}
+var hookRows = []string{"C1C10", "C2", "C3", "C4", "C6", "C8", "C12", "U8"}
 
 func TestContainerdRows(t *testing.T) {
 	ctrd.Each(t, func(t *testing.T, g ctrd.Generation) {
