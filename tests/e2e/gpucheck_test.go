@@ -27,14 +27,29 @@ func gpuCheck(t *testing.T, patient bool, environment ...string) (
 	outcomes map[string]string, passed bool, table string,
 ) {
 	t.Helper()
+	outcomes, passed, table = gpuChecks(t, patient, nil, environment...)
+	if len(outcomes) < 20 {
+		t.Fatalf("the table has %d rows:\n%s", len(outcomes), table)
+	}
+	if !patient {
+		delete(outcomes, watched)
+	}
+	return outcomes, passed, table
+}
+
+// gpuChecks is the same with more flags.
+func gpuChecks(t *testing.T, patient bool, flags []string, environment ...string) (
+	outcomes map[string]string, passed bool, table string,
+) {
+	t.Helper()
 	for _, name := range []string{
-		"sim/libcuda.so.1", "gpu/cost", "gpu/probe", "gpu/worker", "e2e/puppet", "e2e/acrobat", "e2e/troupe",
+		"sim/libcuda.so.1", "gpu/cost", "gpu/probe", "gpu/swapper", "gpu/worker", "e2e/puppet", "e2e/acrobat", "e2e/troupe",
 	} {
 		node.Build(t, name)
 	}
 	dir := temporary(t)
 	file := filepath.Join(t.TempDir(), "table.md")
-	command := exec.Command(node.Build(t, "gpu/check"), "-table", file)
+	command := exec.Command(node.Build(t, "gpu/check"), append([]string{"-table", file}, flags...)...)
 	if !patient {
 		command.Args = append(command.Args, "-watch", "0")
 	}
@@ -56,13 +71,7 @@ func gpuCheck(t *testing.T, patient bool, environment ...string) (
 	for _, found := range row.FindAllStringSubmatch(string(text), -1) {
 		outcomes[found[1]] = found[2]
 	}
-	if len(outcomes) < 20 {
-		t.Fatalf("the table has %d rows:\n%s", len(outcomes), text)
-	}
 	leavesNothing(t, dir)
-	if !patient {
-		delete(outcomes, watched)
-	}
 	return outcomes, err == nil, string(text)
 }
 
@@ -134,6 +143,18 @@ func TestGPUCheckFailsWhereNothingIsEnforced(t *testing.T) {
 				t.Error("it ends with 0")
 			}
 		})
+	}
+}
+
+// Without swap its check fails, too.
+func TestGPUCheckOfSwapFailsWithoutIt(t *testing.T) {
+	t.Parallel()
+	for sabotage, want := range map[string]string{"": "pass", "swap": "FAIL"} {
+		outcomes, _, _ := gpuChecks(t, false, []string{"-only", "^swap$"}, "WEIR_GPU_CHECK_SIMULATED=1",
+			"WEIR_GPU_CHECK_SABOTAGE="+sabotage)
+		if outcomes["swap"] != want {
+			t.Errorf("sabotage %q: %s, want %s", sabotage, outcomes["swap"], want)
+		}
 	}
 }
 

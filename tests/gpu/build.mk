@@ -4,7 +4,7 @@
 GPU_DIR := tests/gpu
 GPU_OUT := $(BUILD)/gpu
 GPU_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Werror -I$(E2E_DIR) -Wl,-z,lazy
-GPU_PROGRAMS := $(addprefix $(GPU_OUT)/,check cost probe worker)
+GPU_PROGRAMS := $(addprefix $(GPU_OUT)/,check cost probe swapper worker)
 GPU_TARGETS := $(BUILD)/weir $(GPU_PROGRAMS) $(addprefix $(E2E_OUT)/,puppet troupe acrobat) \
   $(if $(WEIR_GPU_CHECK_SIMULATED),$(BUILD)/sim/libcuda.so.1 $(BUILD)/sim/libnvidia-ml.so.1)
 
@@ -17,7 +17,7 @@ $(GPU_OUT)/check: $(wildcard $(GPU_DIR)/*.go tests/e2e/node/*.go agent/*/*.go) g
   | $(GPU_OUT)
 	$(GO) build -trimpath -buildvcs=false -tags $(GO_TAGS) -ldflags '$(GO_LDFLAGS)' -o $@ ./$(GPU_DIR)
 
-$(addprefix $(GPU_OUT)/,cost worker): $(GPU_OUT)/%: $(GPU_DIR)/programs/%.c $(E2E_HEADERS) $(E2E_DRIVER) | $(GPU_OUT)
+$(addprefix $(GPU_OUT)/,cost swapper worker): $(GPU_OUT)/%: $(GPU_DIR)/programs/%.c $(E2E_HEADERS) $(E2E_DRIVER) | $(GPU_OUT)
 	$(CC) $(GPU_CFLAGS) -pthread -o $@ $< $(E2E_DRIVER)
 
 $(GPU_OUT)/probe: $(GPU_DIR)/programs/probe.c | $(GPU_OUT)

@@ -21,6 +21,7 @@ type check struct {
 
 const (
 	rowLimit     = 25 * time.Second // of a check with programs in C
+	swapLimit    = 55 * time.Second
 	programLimit = 75 * time.Second // of one with programs that take seconds to start, or to compile
 )
 
@@ -48,6 +49,7 @@ var checks = []check{
 	{"at the same time", rowLimit, (*run).atOnce, false},
 	{"SIGKILL", rowLimit, (*run).kill, false},
 	{"live cap", rowLimit, (*run).liveCap, false},
+	{"swap", swapLimit, (*run).swap, false},
 	{"cost", rowLimit, (*run).cost, false},
 	{"time: launches", rowLimit, (*run).launches, false},
 	{"time: weights 1:1", rowLimit, (*run).equalWeights, false},

@@ -1,13 +1,13 @@
 // gpu checks weir on a machine with a real NVIDIA driver: `make gpu-check`. It starts an agent of its own
 // in a temporary directory, runs small programs under caps, and writes one table.
 //
-// On the card it only allocates plain memory (never managed), far less than is free, changes no
-// setting, and leaves others' processes alone.
+// On the card it allocates far less than is free, in one check managed memory, changes no setting, and
+// leaves others' processes alone.
 //
 // For work on the checks themselves there are two environment variables. WEIR_GPU_CHECK_SIMULATED=1 runs
 // them on a simulated machine, without what needs NVIDIA's runtime; the table says so. There,
-// WEIR_GPU_CHECK_SABOTAGE=library takes the library from the programs, =cap their caps, and =share their
-// weights: the checks of those then have to fail.
+// WEIR_GPU_CHECK_SABOTAGE=library takes the library from the programs, =cap their caps, =share their
+// weights, and =swap their swap: the checks of those then have to fail.
 package main
 
 import (
@@ -81,8 +81,8 @@ func readOptions() (o options, err error) {
 	switch {
 	case o.sabotage != "" && !o.simulated:
 		return o, fmt.Errorf("WEIR_GPU_CHECK_SABOTAGE is for the simulated machine only")
-	case !slices.Contains([]string{"", "library", "cap", "share"}, o.sabotage):
-		return o, fmt.Errorf("WEIR_GPU_CHECK_SABOTAGE is %q, not library, cap or share", o.sabotage)
+	case !slices.Contains([]string{"", "library", "cap", "share", "swap"}, o.sabotage):
+		return o, fmt.Errorf("WEIR_GPU_CHECK_SABOTAGE is %q, not library, cap, share or swap", o.sabotage)
 	}
 	return o, nil
 }
