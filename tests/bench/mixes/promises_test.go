@@ -3,6 +3,7 @@ package mixes
 // Promises: what they are judged by, how often they are tried, and how they are printed.
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -96,11 +97,15 @@ func BenchmarkTime(b *testing.B) {
 
 // print says what was promised beside what was got.
 func (v verdict) print(b *testing.B) {
-	again := ""
+	figures.Promise(b, v.name, v.promised, v.got+v.again(), v.holds)
+}
+
+// again says which try it was that counts, if it was not the first.
+func (v verdict) again() string {
 	if v.tries > 1 {
-		again = fmt.Sprintf(" (try %d)", v.tries)
+		return fmt.Sprintf(" (try %d)", v.tries)
 	}
-	figures.Promise(b, v.name, v.promised, v.got+again, v.holds)
+	return ""
 }
 
 // printSet prints the mixes of the set, and the promise that all of them make.
@@ -108,12 +113,18 @@ func printSet(b *testing.B, set []verdict) {
 	fmt.Printf("%-36s %s\n", "mix, in percent of each alone", set[0].promised)
 	worst := set[0]
 	for _, v := range set {
-		fmt.Printf("%-36s %s\n", v.name, v.got)
+		fmt.Printf("%-36s %s%s\n", v.name, v.got, v.again())
 		if v.gain < worst.gain {
 			worst = v
 		}
 	}
 	figures.Promise(b, fmt.Sprintf("total throughput of %d mixes over %s", len(set), window(mixWindow)),
-		"none more than 5 % below plain time-slicing", fmt.Sprintf("%+.1f %% in the worst (%s)", 100*(worst.gain-1), worst.name),
-		worst.holds)
+		"none more than 5 % below plain time-slicing",
+		fmt.Sprintf("%+.1f %% in the worst (%s)%s", 100*(worst.gain-1), worst.name, mostTries(set)), worst.holds)
+}
+
+// mostTries says how often that mix of a set was played which was played most often, if that was more than once.
+func mostTries(set []verdict) string {
+	most := slices.MaxFunc(set, func(a, b verdict) int { return cmp.Compare(a.tries, b.tries) })
+	return most.again()
 }
