@@ -210,6 +210,7 @@ struct weir_busy_lane {
     struct weir_busy_mark marks[WEIR_BUSY_MARKS];
     struct weir_trail trail;
     uint64_t moved_done, moved_ns;  // `done` as threads that wait for room last saw it, and when
+    uint64_t begun_done, begun_ns;  // since when what came next is at work; by its thread alone
 } __attribute__((aligned(64)));
 
 struct weir_busy_context {

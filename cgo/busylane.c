@@ -102,6 +102,7 @@ static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
     WEIR_PUT(lane->mark_at_ns, 0);
     WEIR_PUT(lane->blind, 0);
     WEIR_PUT(lane->moved_ns, 0);
+    lane->begun_done = UINT64_MAX;
     lane->due = 0;
     weir_trail_forget(&lane->trail);
 }

@@ -58,6 +58,7 @@ struct weir_time_gpu {
     uint64_t room_all_ns;  // the same in all lanes together
     uint64_t step_ns;      // with a window a lane is looked at after so much work
     uint64_t free_ns;      // what all lanes have in flight is not waited for until then
+    uint32_t lanes;        // at work when the helper last looked
     uint32_t met;          // a thread has waited for that
     uint32_t wanted;       // the lease word of which WANT was said; 0: of none
     // Written by all at each look: in a line of their own, lest these cost whoever only reads.

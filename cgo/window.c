@@ -7,6 +7,9 @@
 // place: who finds none inside goes out again. So nobody waits inside, and of many threads that a
 // gate has let go only as many launch as there is room for. One operation is always allowed. Waits
 // are bounded: what is in flight may wait for work that this very thread has still to launch.
+//
+// Where operations are long, the next one is let through shortly before the one at work should end,
+// as far as that is known, lest the GPU stand still between the two.
 #include "timed.h"
 #include "trail.h"
 
@@ -16,6 +19,8 @@
 #define STEP_ALONE_NS 50000000u
 // and none behind so many launches: each takes a place in the driver's queue.
 #define DEEP 512u
+// An operation at work may be done sooner than expected, by such a part of what has passed.
+#define SOONER_PART 7u
 
 void weir_window_doze(uint64_t ns) {
     static const uint32_t never = 0;
@@ -43,6 +48,62 @@ int weir_window_is_closed(struct weir_time *time, uint32_t gpu) {
     return weir_gate_lease(&time->gate, gpu) & WEIR_LEASE_CLOSED;
 }
 
+// Whether operations as the lane's last one are so long that few fit into the room: to wait for the
+// end of one would leave the GPU idle until that is seen and the next one is launched.
+static int is_long(const struct weir_busy_lane *lane, uint64_t room_ns) {
+    return lane->last && 2 * WEIR_GET(lane->last->expected_ns) > room_ns;
+}
+
+// What is next in a lane is at work since its thread saw the last done, or launched it with none
+// before it.
+static void note_begun(struct weir_busy_lane *lane) {
+    lane->begun_done = WEIR_GET(lane->done);
+    lane->begun_ns = weir_busy_clock();
+}
+
+// For how long the oldest of what is in flight has been at work; 0: that is not known.
+static uint64_t at_work_for(struct weir_time *time, uint32_t gpu,
+                            const struct weir_busy_lane *lane) {
+    return lane->begun_done != WEIR_GET(lane->done) || WEIR_GET(time->gpus[gpu].lanes) > 1 ||
+                   !is_long(lane, weir_window_room(time, gpu))
+               ? 0
+               : weir_busy_clock() - lane->begun_ns;
+}
+
+uint64_t weir_window_passed(struct weir_time *time, uint32_t gpu,
+                            const struct weir_busy_lane *lane) {
+    uint64_t worked_ns = at_work_for(time, gpu, lane);
+    uint64_t expected_ns = worked_ns ? WEIR_GET(lane->last->expected_ns) : 0;
+    worked_ns += worked_ns / SOONER_PART;
+    return worked_ns < expected_ns ? worked_ns : expected_ns;
+}
+
+// What this thread's lane still has to do, as far as is known.
+static uint64_t left_of(struct weir_time *time, uint32_t gpu, struct weir_busy_lane *lane,
+                        uint64_t room_ns) {
+    uint64_t flight_ns = weir_window_in_flight(lane), done = WEIR_GET(lane->done);
+    if (flight_ns <= room_ns)
+        return flight_ns;
+    if (lane->begun_done != done && done < lane->launches && is_long(lane, room_ns))
+        note_begun(lane);
+    uint64_t passed_ns = weir_window_passed(time, gpu, lane);
+    return flight_ns > passed_ns ? flight_ns - passed_ns : 0;
+}
+
+// How long a thread sleeps whose lane has so much left. It looks more and more often as the end of
+// a long operation comes near, from which that of the next one is reckoned.
+static uint64_t pause_of(struct weir_time *time, uint32_t gpu, const struct weir_busy_lane *lane,
+                         uint64_t left_ns, uint64_t room_ns) {
+    uint64_t pause_ns =
+        left_ns > room_ns ? (left_ns - room_ns) / 2 : room_ns / WEIR_WINDOW_STEPS / 2;
+    uint64_t worked_ns = at_work_for(time, gpu, lane);
+    if (!worked_ns)
+        return pause_ns;
+    uint64_t expected_ns = WEIR_GET(lane->last->expected_ns);
+    uint64_t off_ns = worked_ns < expected_ns ? expected_ns - worked_ns : worked_ns - expected_ns;
+    return off_ns / 2 < pause_ns ? off_ns / 2 : pause_ns;
+}
+
 // Waits until there is room. At a closed gate it is waited for there.
 static void wait_for_room(struct weir_time *time, uint32_t gpu, struct weir_busy_lane *lane,
                           uint64_t room_ns) {
@@ -52,11 +113,11 @@ static void wait_for_room(struct weir_time *time, uint32_t gpu, struct weir_busy
         uint64_t flight_ns = weir_window_in_flight(lane);
         if (flight_ns > room_ns || left > WEIR_WINDOW_BLIND) {  // as far as was asked
             left = weir_trail_left(lane);
-            flight_ns = weir_window_in_flight(lane);
+            flight_ns = left_of(time, gpu, lane, room_ns);
         }
         if (!left && flight_ns > room_ns) {
             weir_trail_ask(&time->busy, lane);  // what was launched without a window has no events
-            flight_ns = weir_window_in_flight(lane);
+            flight_ns = left_of(time, gpu, lane, room_ns);
         }
         if ((flight_ns <= room_ns && left < WEIR_WINDOW_BLIND + 1) ||
             weir_window_is_closed(time, gpu))
@@ -68,8 +129,7 @@ static void wait_for_room(struct weir_time *time, uint32_t gpu, struct weir_busy
             lane->trail.tail = lane->trail.head;
             return;
         }
-        weir_window_doze(flight_ns > room_ns ? (flight_ns - room_ns) / 2
-                                             : room_ns / WEIR_WINDOW_STEPS / 2);
+        weir_window_doze(pause_of(time, gpu, lane, flight_ns, room_ns));
     }
 }
 
@@ -122,11 +182,13 @@ struct weir_window_pass weir_window_enter(struct weir_time *time, uint32_t gpu,
         if (room_ns && !is_inside()) {
             wait_for_room(time, gpu, lane, room_ns);
             if (lane->place_ns < guess_ns)
-                weir_window_wait(time, gpu, &hope);
+                weir_window_wait(time, gpu, lane, &hope);
         }
         if (weir_window_is_closed(time, gpu))
             hope = (struct weir_hope){.done = 0};
     } while (!goes(time, gpu, guess_ns, lane, &hope, &to.pass));
+    if (WEIR_GET(lane->done) >= lane->launches && is_long(lane, room_ns))
+        note_begun(lane);
     int each = (room_ns || WEIR_GET(time->busy.captures)) && needs_each(&time->busy, lane);
     uint64_t step_ns = WEIR_GET(time->gpus[gpu].step_ns);
     step_ns = !room_ns ? STEP_ALONE_NS : step_ns ? step_ns : room_ns / WEIR_WINDOW_STEPS;
@@ -141,7 +203,7 @@ struct weir_pass weir_window_enter_loose(struct weir_time *time, uint32_t gpu, u
     uint64_t mean_ns = WEIR_GET(time->busy.gpus[ordinal].mean_ns);
     do {
         if (weir_window_room(time, gpu) && !is_inside())
-            weir_window_wait(time, gpu, &hope);
+            weir_window_wait(time, gpu, NULL, &hope);
         if (weir_window_is_closed(time, gpu))
             hope = (struct weir_hope){.done = 0};
     } while (!goes(time, gpu, mean_ns ? mean_ns : weir_window_guess(time, gpu, NULL), NULL, &hope,

@@ -54,6 +54,11 @@ static inline uint64_t weir_window_in_flight(const struct weir_busy_lane *lane) 
     return work_ns > done_ns ? work_ns - done_ns : 0;
 }
 
+// How much of that its thread takes to be done by now, of the oldest operation, if that is a long
+// one and no other lane's: for so long it has been at work.
+uint64_t weir_window_passed(struct weir_time *time, uint32_t gpu,
+                            const struct weir_busy_lane *lane);
+
 int weir_window_is_closed(struct weir_time *time, uint32_t gpu);
 
 // Whether a lane is one of a GPU's.
@@ -69,8 +74,10 @@ struct weir_hope {
     int over;  // it goes without a place
 };
 
-// Waits until all lanes together have room, or not at all at a closed gate.
-void weir_window_wait(struct weir_time *time, uint32_t gpu, struct weir_hope *hope);
+// Waits until all lanes together have room, or not at all at a closed gate. `lane` is the thread's,
+// or NULL.
+void weir_window_wait(struct weir_time *time, uint32_t gpu, const struct weir_busy_lane *lane,
+                      struct weir_hope *hope);
 
 // Takes a place for so much work, if there is one or none is needed now.
 int weir_window_take(struct weir_time *time, uint32_t gpu, uint64_t ns);

@@ -59,7 +59,8 @@ struct sum {
 
 // Of all lanes, and of launches that have none. Lanes are asked how far they are until it is known
 // that there is no room. What stands still has its place no more.
-static struct sum sum_of_all(struct weir_time *time, uint32_t gpu, uint64_t room_ns) {
+static struct sum sum_of_all(struct weir_time *time, uint32_t gpu, uint64_t room_ns,
+                             const struct weir_busy_lane *mine) {
     struct weir_busy *busy = &time->busy;
     uint32_t used = __atomic_load_n(&busy->lanes_used, __ATOMIC_ACQUIRE);
     struct sum all = {0, 0};
@@ -88,6 +89,9 @@ static struct sum sum_of_all(struct weir_time *time, uint32_t gpu, uint64_t room
             all.flight_ns += __atomic_load_n(&books->loose_work_ns, __ATOMIC_RELAXED) -
                              WEIR_GET(books->loose_done_ns);
     }
+    uint64_t passed_ns = mine ? weir_window_passed(time, gpu, mine) : 0;
+    if (mine && all.flight_ns && all.flight_ns == flight_of(time, gpu, mine))
+        all.flight_ns -= passed_ns < all.flight_ns ? passed_ns : all.flight_ns;
     return all;
 }
 
@@ -110,12 +114,13 @@ int weir_window_take(struct weir_time *time, uint32_t gpu, uint64_t ns) {
     return is_free(g);
 }
 
-void weir_window_wait(struct weir_time *time, uint32_t gpu, struct weir_hope *hope) {
+void weir_window_wait(struct weir_time *time, uint32_t gpu, const struct weir_busy_lane *lane,
+                      struct weir_hope *hope) {
     struct weir_time_gpu *g = &time->gpus[gpu];
     while (!has_place(g) && !is_free(g) && !weir_window_is_closed(time, gpu)) {
         uint64_t room_ns = room_of_all(time, gpu);
         int64_t taken = __atomic_load_n(&g->taken_ns, __ATOMIC_RELAXED);
-        struct sum all = sum_of_all(time, gpu, room_ns);
+        struct sum all = sum_of_all(time, gpu, room_ns, lane);
         WEIR_PUT(g->limit_ns, taken + (int64_t)room_ns - (int64_t)all.flight_ns);
         if (all.flight_ns < room_ns)
             continue;

@@ -81,6 +81,7 @@ void weir_window_set(struct weir_time *time, uint32_t gpu, uint32_t lanes, uint6
     uint64_t before_ns = WEIR_GET(time->gpus[gpu].room_ns);
     if (room_ns)
         set_all(time, gpu, window_ns, room_ns, now_ns);
+    WEIR_PUT(time->gpus[gpu].lanes, lanes);
     WEIR_PUT(time->gpus[gpu].room_ns, room_ns);
     if (!room_ns || before_ns)
         return;

@@ -230,32 +230,6 @@ func TestDrainProgress(t *testing.T) {
 	}
 }
 
-// With rivals little is in flight, whatever the program would like: once it is known what its kernels take,
-// and they are attended to.
-func TestWindow(t *testing.T) {
-	t.Parallel()
-	a, h, s := startTime(t, plain)
-	a.setLease(open(3))
-	*a.control.word32(windowAt) = 4000
-	h.ok("hog 1000 0 %d", streamA)
-	h.ok("hog 20 0 %d", streamB)
-	deepest := uint64(1 << 20)
-	for deadline := time.Now().Add(20 * time.Second); deepest > 400 && time.Now().Before(deadline); {
-		a.look(s, 3)
-		h.ok("worked")
-		time.Sleep(300 * time.Millisecond)
-		deepest = h.ok("worked")[6]
-	}
-	if deepest > 400 {
-		t.Errorf("%d operations were ahead of one", deepest)
-	}
-	a.setLease(closed(3))
-	a.look(s, 3)
-	a.said(abi.MsgDrained, 3)
-	a.setLease(open(4))
-	h.ok("stop")
-}
-
 // Beside others' work on a lease nothing is learned of what launches take, as with an open gate; without, with the first.
 func TestNothingIsLearnedBesideOthers(t *testing.T) {
 	t.Parallel()
