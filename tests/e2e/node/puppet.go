@@ -77,6 +77,12 @@ func (n *Node) AsInnerPuppet(p *Program) *Puppet {
 // Puppets starts several in one container, each a process of its own.
 func (n *Node) Puppets(count int, options RunOptions) []*Puppet {
 	n.t.Helper()
+	return n.Troupe(count, options, Build(n.t, "e2e/puppet"))
+}
+
+// Troupe starts a program several times in one container, each to be used as a puppet.
+func (n *Node) Troupe(count int, options RunOptions, program string) []*Puppet {
+	n.t.Helper()
 	dir, err := os.MkdirTemp(n.Dir, "t")
 	if err == nil {
 		err = os.Chmod(dir, 0o777) // the puppets may be another user's
@@ -84,7 +90,7 @@ func (n *Node) Puppets(count int, options RunOptions) []*Puppet {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	troupe := n.Run(options, Build(n.t, "e2e/troupe"), dir, strconv.Itoa(count), Build(n.t, "e2e/puppet"))
+	troupe := n.Run(options, Build(n.t, "e2e/troupe"), dir, strconv.Itoa(count), program)
 	if line := troupe.Line(); line != "ready" {
 		n.t.Fatalf("troupe says %q", line)
 	}
