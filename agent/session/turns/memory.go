@@ -21,10 +21,6 @@ const (
 	Holder
 )
 
-// waitTurns is how many quanta a launch waits at the gate at least where memory has to move: who goes through sooner has
-// what it needs fetched page by page, beside the holder, and has that of the holder go.
-const waitTurns = 8
-
 // What may be in flight where leases are long: so much of a quantum, at most so long.
 const (
 	windowTurns = 16
@@ -145,11 +141,6 @@ func (t *Table) Apart(now int64, gpu int, quantum int64) {
 	for _, c := range t.containers {
 		c.show(gpu, false)
 	}
-}
-
-// waitMax is the longest that a launch waits at the gate of a GPU.
-func (t *Table) waitMax(gpu int) time.Duration {
-	return max(t.config.WaitMax, min(waitTurns*time.Duration(t.gpus[gpu].quantum), time.Hour))
 }
 
 // window is what a process may have in flight on a GPU with rivals: where a lease is long, so may its drain be, and work is

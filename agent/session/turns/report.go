@@ -111,5 +111,6 @@ func (t *Table) look() {
 		t.using[i].remember()
 		t.using[i].tellThrottled()
 	}
+	t.weigh()
 	t.carry(nil)
 }

@@ -31,6 +31,7 @@ type seat struct {
 	number uint32 // of the lease, or of the time since its drain; only the closed and the leased show it
 	lease  uint64 // as the scheduler calls it; 0: none
 	crowd
+	patience
 	usedAt   int64 // when one last did
 	reported int64 // when their words were last read
 	turn     page.Turn
@@ -136,7 +137,7 @@ func (c *Container) isBeside(gpu int) bool {
 // show brings the control page up to date.
 func (c *Container) show(gpu int, always bool) {
 	s, g, t := &c.seats[gpu], &c.table.gpus[gpu], c.table
-	turn := page.Turn{Lease: s.word(), WaitMax: milliseconds(t.waitMax(gpu)), Rivals: g.rivals}
+	turn := page.Turn{Lease: s.word(), WaitMax: milliseconds(c.waitMax(gpu)), Rivals: g.rivals}
 	if turn.Beside = c.isBeside(gpu); g.rivals {
 		turn.Window = microseconds(t.window(gpu))
 	}

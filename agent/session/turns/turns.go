@@ -61,7 +61,8 @@ type gpu struct {
 	rivals bool
 	beside int // seats whose work may run beside others' leases
 
-	quantum int64 // where leases are long since memory moves, how long, in ns; else 0
+	quantum int64   // where leases are long since memory moves, how long, in ns; else 0
+	weights float64 // of those that use it, together
 }
 
 // Table is where the containers of a node take turns. Its methods are to be called one at a time, with
