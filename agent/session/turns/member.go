@@ -18,10 +18,11 @@ type Member struct {
 
 // place is a process on one GPU. What it says of drains and waits is marked by the crowd's epochs.
 type place struct {
-	active            bool // it has used the GPU since it last said that it does not
-	looking           bool // it is still to be told to look
-	flying            bool // once it is absent: it had something submitted that was not done
-	at                int  // among the users
+	active            bool  // it has used the GPU since it last said that it does not
+	looking           bool  // it is still to be told to look
+	flying            bool  // once it is absent: it had something submitted that was not done
+	at                int   // among the users
+	gapUntil          int64 // it has said that it has nothing to do, which is believed then; 0: it has not
 	drain, wait, work uint64
 
 	said said
@@ -130,7 +131,7 @@ func (t *Table) drop(m *Member) {
 // use: the process uses the GPU from now on.
 func (m *Member) use(gpu int) {
 	p, s, t := &m.places[gpu], &m.c.seats[gpu], m.c.table
-	s.usedAt = t.now
+	s.usedAt, p.gapUntil = t.now, 0
 	if p.active {
 		return
 	}
@@ -151,6 +152,7 @@ func (m *Member) rest(gpu int) {
 		return
 	}
 	s.leave(gpu, p)
+	p.gapUntil = 0
 	m.c.countBeside(gpu)
 	s.usedAt = m.c.table.now
 	m.c.work(-1)

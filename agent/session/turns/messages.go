@@ -92,6 +92,10 @@ func (m *Member) Idle(now int64, w Message) {
 		m.look(w.GPU)
 		return
 	}
+	if gap := m.c.linger(w.GPU); gap > 0 {
+		m.places[w.GPU].gapUntil, m.c.seats[w.GPU].gaps = t.now+gap, true
+		return
+	}
 	t.told(m, w.GPU)
 	m.rest(w.GPU)
 	t.carry(nil)

@@ -22,6 +22,7 @@ func (t *Table) report() {
 			if s := &c.seats[gpu]; len(s.users) > 0 {
 				t.lookAgain(c, gpu)
 				t.reportSeat(c, gpu)
+				c.endGaps(gpu)
 				c.countBeside(gpu) // for how long has passed
 			}
 		}

@@ -41,6 +41,7 @@ type seat struct {
 	waived        bool             // launches have gone through since
 	residual      bool             // what was submitted before the gate closed is not known to be done
 	residualFrom  int64            // since when
+	gaps          bool             // some of its users have nothing to do, and keep the lease for a moment
 	inPlace       bool             // while entering: the container's memory is
 	beside        bool             // it is counted among those whose work may run beside others' leases
 	throttledFrom int64            // 0: it is not
