@@ -154,3 +154,22 @@ func TestFreedWhileLate(t *testing.T) {
 		t.Errorf("told of %d moves of what is gone", len(deaf.told))
 	}
 }
+
+// TestSlowLinkIsNotLate: moves that take long since the link is slower than it is taken for, and whose processes have no
+// processor for 60 ms now and then, are waited for.
+func TestSlowLinkIsNotLate(t *testing.T) {
+	w := newGuessed(t, 1, 8*modelCard, 12*modelLink, nil)
+	a, b := w.tenant(36), w.tenant(36)
+	for range 100 {
+		w.run(97 * ms)
+		w.still = true
+		w.run(60 * ms)
+		w.still = false
+	}
+	if len(w.events) > 0 || a.swap.strikes+b.swap.strikes > 0 {
+		t.Errorf("events %v; they count as late %d and %d times", w.events, a.swap.strikes, b.swap.strikes)
+	}
+	if w.moved[0] == 0 || (a.faults+b.faults)*50 > w.moved[0] {
+		t.Errorf("%d pieces moved, %d by faults", w.moved[0]/unit, (a.faults+b.faults)/unit)
+	}
+}

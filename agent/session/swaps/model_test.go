@@ -33,6 +33,7 @@ type world struct {
 	wires  [][2]wire // by GPU: to the card, and from it
 	events []string
 	moved  [2]int64 // bytes, to the card and from it
+	still  bool     // no process has the processor to see that moves have ended
 }
 
 // wire is one direction of a GPU's link: what it carries is served in order.
@@ -48,6 +49,12 @@ type flying struct {
 
 func newWorld(t *testing.T, gpus int, host int64, change func(*turns.Settings)) *world {
 	t.Helper()
+	return newGuessed(t, gpus, host, modelLink, change)
+}
+
+// newGuessed is newWorld with a first guess of what links carry.
+func newGuessed(t *testing.T, gpus int, host, link int64, change func(*turns.Settings)) *world {
+	t.Helper()
 	w := &world{t: t, now: sec, gpus: gpus, wires: make([][2]wire, gpus)}
 	settings := turns.Default()
 	if change != nil {
@@ -59,7 +66,7 @@ func newWorld(t *testing.T, gpus int, host int64, change func(*turns.Settings)) 
 	}
 	config := Config{Host: host, Tell: func(e Event) { w.events = append(w.events, e.Kind) }}
 	for range gpus {
-		c := residency.Default(modelCard, modelLink, modelLink)
+		c := residency.Default(modelCard, link, link)
 		c.Piece, c.Ahead = unit, 4*unit
 		config.GPUs = append(config.GPUs, c)
 	}
@@ -270,6 +277,9 @@ func (l *lib) launch() {
 
 // carry serves the links up to now.
 func (w *world) carry(gpu int) {
+	if w.still {
+		return
+	}
 	for way := range w.wires[gpu] {
 		q := &w.wires[gpu][way]
 		for len(q.queue) > 0 {

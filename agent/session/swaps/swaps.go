@@ -27,9 +27,10 @@ const (
 	ms int64 = 1_000_000
 	// sendAgain is when a message that found no room is sent again, in ns.
 	sendAgain = 5 * ms
-	// entrySlack is what an entry may take beside what its bytes take: messages, and starting moves. It goes on while one
-	// part in entryPart at least of what lacks comes in twice the time that all should take.
-	entrySlack = 20 * ms
+	// entrySlack is what an entry may take beside what its bytes take: messages, starting moves, the first pieces of a link
+	// that is slower than it is taken for, and processes that have no processor for a moment. It goes on while one part in
+	// entryPart at least of what lacks comes in twice the time that all should take.
+	entrySlack = 100 * ms
 	entryPart  = 16
 	// quantumMax is the longest quantum, whatever a link is said to carry: others wait for as long.
 	quantumMax = 60_000 * ms
