@@ -11,6 +11,9 @@ BENCH_TARGETS += $(addprefix $(BENCH_OUT)/,libcuda.so.1 calls start overhead cro
 
 unit: $(BENCH_TARGETS)
 
+# Of section swap: programs whose data move.
+bench: $(BUILD)/e2e/keeper
+
 $(BENCH_OUT):
 	mkdir -p $@
 

@@ -25,7 +25,7 @@ type four struct {
 }
 
 func newFour(c card) *four {
-	f := &four{card: c, seed: uint64(time.Now().UnixNano()), count: 45}
+	f := &four{card: c, seed: uint64(time.Now().UnixNano()), count: 30}
 	if given, err := strconv.ParseUint(os.Getenv("WEIR_TEST_SEED"), 10, 64); err == nil {
 		f.seed = given
 	}

@@ -89,13 +89,6 @@ func (p *pair) verdicts() []verdict {
 	part := float64(faulted) / float64(max(moved, 1))
 	all = append(all, verdict{name + ", bytes moved by faults", "at most 1 % of all that moved",
 		fmt.Sprintf("%.2f %% of %s", 100*part, inCards(p.card, moved)), part <= faultsMost && moved > 0})
-	over, byFaults := ours.series.above(ours.part(capPart))
-	got := over.Round(100 * time.Microsecond).String()
-	if byFaults {
-		got += " (by faults)"
-	}
-	all = append(all, verdict{name + ", a container above its cap on the card", "at most for 10 ms", got,
-		over <= period || byFaults})
 	var checked, wrong int64
 	for _, s := range p.ways {
 		checked += s.checked

@@ -16,14 +16,14 @@ func rowOf(at, busyA, busyB time.Duration, residentA, residentB int64) row {
 
 func TestRowsAreRead(t *testing.T) {
 	tenants := []*tenant{{pid: 9, set: 100}, {pid: 7, set: 200}}
-	text := "5 7 1 10 20 30 40 50 60 70 80 90\n" +
-		"6 7 1 11 21 31 41 51 61 71 81 91 8 1 0 0 0 0 0 0 0 0 0 9 1 12 22 32 42 52 62 72 82 92\n" +
+	text := "5 7 1 10 20 30 40 50 60 70 80 90 99\n" +
+		"6 7 1 11 21 31 41 51 61 71 81 91 99 8 1 0 0 0 0 0 0 0 0 0 0 9 1 12 22 32 42 52 62 72 82 92 102\n" +
 		"7 7 1 11 21\n" // cut off
 	s := newSeries(tenants, text)
 	if len(s.rows) != 2 || s.sets[1] != 200 {
 		t.Fatalf("%d rows, sets %v", len(s.rows), s.sets)
 	}
-	want := sample{busy: 12, launches: 22, fault: 32, resident: 42, faulted: 52, populated: 62, fetched: 72, swappedOut: 82, gone: 92}
+	want := sample{busy: 12, launches: 22, fault: 32, resident: 42, faulted: 52, populated: 62, fetched: 72, swappedOut: 82, gone: 92, plain: 102}
 	if got := s.rows[1].of[0]; got != want {
 		t.Errorf("pid 9 is %+v", got)
 	}
@@ -83,26 +83,5 @@ func TestFaultsAndSlices(t *testing.T) {
 	changes := s.changes()
 	if len(changes) != 1 || changes[0].stood != 5*ms {
 		t.Errorf("hand-overs: %+v", changes)
-	}
-}
-
-func TestTimeAboveACap(t *testing.T) {
-	s := &series{sets: []int64{100, 100}}
-	for i := range 100 {
-		resident := int64(10)
-		if i >= 20 && i < 40 || i == 60 {
-			resident = 60
-		}
-		r := rowOf(time.Duration(i)*ms, 0, 0, 10, resident)
-		s.rows = append(s.rows, r)
-	}
-	if over, faulted := s.above(50); over != 19*ms || faulted {
-		t.Errorf("above for %s, by faults %t", over, faulted)
-	}
-	for i := 25; i < 100; i++ {
-		s.rows[i].of[1].faulted = 1
-	}
-	if over, faulted := s.above(50); over != 19*ms || !faulted {
-		t.Errorf("above for %s, by faults %t", over, faulted)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	numbers = 11                    // of a program in a row
+	numbers = 12                    // of a program in a row
 	turn    = 30 * time.Millisecond // the shortest stretch of one program's work that counts as a lease
 	period  = 10 * time.Millisecond // of sampling: for so long a container may be above its cap
 )
@@ -19,6 +19,7 @@ type sample struct {
 	launches                    int64
 	resident, faulted, fetched  int64
 	populated, swappedOut, gone int64
+	plain                       int64 // on the card, too, and does not move; contexts included
 }
 
 // row is what they said of all.
@@ -77,7 +78,7 @@ func readRow(line string, pids []int64) (r row, whole bool) {
 			if f[0] == pid {
 				r.of[i] = sample{
 					busy: time.Duration(f[2]), launches: f[3], fault: time.Duration(f[4]), resident: f[5], faulted: f[6],
-					populated: f[7], fetched: f[8], swappedOut: f[9], gone: f[10],
+					populated: f[7], fetched: f[8], swappedOut: f[9], gone: f[10], plain: f[11],
 				}
 			}
 		}
@@ -136,24 +137,4 @@ func (s *series) changes() (all []change) {
 		all = append(all, c)
 	}
 	return all
-}
-
-// above is the longest time in which a program had more on the card than its cap, and whether it faulted there.
-func (s *series) above(cap int64) (longest time.Duration, faulted bool) {
-	for p := range s.sets {
-		since := -1
-		for i, r := range s.rows {
-			if r.of[p].resident <= cap {
-				since = -1
-				continue
-			}
-			if since < 0 {
-				since = i
-			}
-			if over := r.at - s.rows[since].at; over >= longest {
-				longest, faulted = over, r.of[p].faulted > s.rows[since].of[p].faulted
-			}
-		}
-	}
-	return longest, faulted
 }

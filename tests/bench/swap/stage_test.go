@@ -50,6 +50,11 @@ type play struct {
 	arrivals [][]time.Duration // of bursts, by program; nil: all at once
 	rounds   int               // of that work, each after the one before; 0: one
 	with     *meeting          // rounds begin together with others'; nil: alone
+	plain    int64             // bytes of memory that does not move, which each takes and frees as it works
+	// window is what a program uses in a round: of so many pieces from that one on; nil: all.
+	window func(round, program int) (first, count int)
+	// beside goes on beside a round; nil: nothing. A round ends when that has ended.
+	beside func(s *stage, round int, begin time.Duration)
 }
 
 // stage is a machine, what happens there, and what came of it.
@@ -58,7 +63,9 @@ type stage struct {
 	way
 	play
 	sets  []float64 // of the programs, as parts of the card
-	watch bool
+	caps  []float64 // so too; nil: capPart for each
+	watch bool      // the machine's books, and what the agent says of these caps
+	mark  int64     // bytes of each MiB that are written and checked; 0: all of them
 
 	took    time.Duration     // until all are done, of all rounds together
 	tooks   []time.Duration   // of each round
@@ -69,12 +76,15 @@ type stage struct {
 	books   sim.GPUBooks      // when all were done
 	before  sim.GPUBooks      // at the beginning
 	series  *series           // of watched ones
+	limits  [][]limit         // of each program, the latest last
+	reports [][]report        // of watched ones: what the agent said of each program
 
 	scope    *figures.Scope
 	node     *node.Node
 	tenants  []*tenant
 	lockFile string
 	watcher  *node.Program
+	polls    *polls
 }
 
 // cost is what a kernel takes, kernels how many there are to be.
@@ -109,11 +119,14 @@ func (s *stage) run() {
 		s.watcher = s.node.Bare(node.Build(s.scope, "bench/watch"), filepath.Join(s.node.SimDir, "machine"), "1",
 			filepath.Join(s.node.Dir, "rows"))
 	}
-	for range max(s.rounds, 1) {
+	if s.caps != nil && s.watch {
+		s.polls = startPolls(s.node.ControlSocket(), len(s.sets))
+	}
+	for n := range max(s.rounds, 1) {
 		if s.with != nil {
 			s.with.meet()
 		}
-		s.round()
+		s.round(n)
 	}
 	s.books = s.look()
 	if s.watch {
@@ -125,14 +138,19 @@ func (s *stage) run() {
 }
 
 // round has all programs do their work.
-func (s *stage) round() {
+func (s *stage) round(n int) {
 	begin, took := figures.Monotonic()+calm, time.Duration(0)
 	for i := range s.tenants {
-		s.order(i, begin)
+		s.order(i, n, begin)
+	}
+	var beside sync.WaitGroup
+	if s.beside != nil {
+		beside.Go(func() { s.beside(s, n, begin) })
 	}
 	for i := range s.tenants {
 		took = max(took, s.answer(i)-begin)
 	}
+	beside.Wait()
 	s.tooks = append(s.tooks, took)
 	s.took += took
 }
@@ -164,7 +182,7 @@ func (s *stage) runSerially() {
 	for i := range s.sets {
 		t := s.start(i)
 		begin := figures.Monotonic() + calm
-		s.order(i, begin)
+		s.order(i, 0, begin)
 		s.took += s.answer(i) - begin
 		s.check(t)
 		t.Wait(patient)
@@ -183,6 +201,9 @@ func (s *stage) look() sim.GPUBooks {
 // read ends the watcher and takes what it has seen.
 func (s *stage) read() {
 	s.watcher.Wait(patient)
+	if s.polls != nil {
+		s.reports = s.polls.end()
+	}
 	rows, err := os.ReadFile(filepath.Join(s.node.Dir, "rows"))
 	if err != nil {
 		s.scope.Fatal(err)

@@ -60,7 +60,8 @@ func BenchmarkSwap(b *testing.B) {
 		scenes = append(scenes, newPair(c, false))
 	}
 	card := swapCards(b)[0]
-	scenes = append(scenes, newPair(card, true), newFit(card), newFour(card))
+	scenes = append(scenes, newPair(card, true), newFit(card), newFour(card), newCaps(card),
+		newOver(card, false), newOver(card, true))
 	scenes = slices.DeleteFunc(scenes, func(s scene) bool { return !only.MatchString(s.name()) })
 	tried := make(map[scene]int)
 	now := slices.Clone(scenes)

@@ -26,12 +26,16 @@ func (s *stage) start(i int) *tenant {
 		count, bytes = s.pieces(s.sets[i], 24)
 		parts = count
 	}
+	if s.mark != 0 {
+		mark = s.mark
+	}
 	if s.memory > gib {
 		mark /= 16
 	}
 	settings := []string{
 		"name=" + tenantName(i), fmt.Sprint("set=", count*bytes), fmt.Sprint("pieces=", count),
 		fmt.Sprint("cost=", s.cost().Nanoseconds()), fmt.Sprint("mark=", mark), fmt.Sprint("parts=", parts),
+		fmt.Sprint("plain=", s.plain),
 	}
 	switch s.way {
 	case unscheduled:
@@ -44,7 +48,12 @@ func (s *stage) start(i int) *tenant {
 	if s.way < swapped {
 		t.Program = s.node.Bare(program, settings...)
 	} else {
-		options := node.RunOptions{Name: tenantName(i), Memory: fmt.Sprint(s.part(capPart))}
+		most := s.part(capPart)
+		if s.caps != nil {
+			most = s.part(s.caps[i])
+		}
+		s.limits = append(s.limits, []limit{{bytes: most}})
+		options := node.RunOptions{Name: tenantName(i), Memory: fmt.Sprint(most)}
 		if s.way == swapped {
 			options.Flags = []string{"--swap", fmt.Sprint(s.part(swapPart))}
 		}
@@ -68,11 +77,16 @@ func read(line, form string, values ...any) bool {
 	return err == nil && n == len(values)
 }
 
-// order tells a program what to do from a moment on.
-func (s *stage) order(i int, begin time.Duration) {
+// order tells a program what to do in a round, from a moment on.
+func (s *stage) order(i, round int, begin time.Duration) {
 	t := s.tenants[i]
 	if s.arrivals == nil {
-		t.Send(fmt.Sprintf("fixed %d %d %d", begin, s.kernels(), begin+s.limit))
+		words := fmt.Sprintf("fixed %d %d %d", begin, s.kernels(), begin+s.limit)
+		if s.window != nil {
+			first, count := s.window(round, i)
+			words += fmt.Sprintf(" %d %d", first, count)
+		}
+		t.Send(words)
 		return
 	}
 	words := []string{fmt.Sprintf("bursts %d %d %d", s.kernels(), begin, s.limit.Nanoseconds())}

@@ -3,15 +3,18 @@
 //
 // tenant KEY=VALUE...: takes its memory, fills it, says "ready PID" and reads commands, one a line.
 // Times are ns of CLOCK_MONOTONIC.
-//   fixed BEGIN KERNELS UNTIL    launches so many, or until then: "done KERNELS END"
+//   fixed BEGIN KERNELS UNTIL [FIRST COUNT]
+//                                launches so many, or until then: "done KERNELS END"; each uses of
+//                                so many pieces from that one on, in turn; not given: of all
 //   bursts KERNELS BEGIN AT...   so many at each AT (ns after BEGIN), one burst after the other:
 //   "done"
 //                                and how long each took from its AT on
 //   check                        "checked", how many bytes, and how many of them are not as filled
 // Settings: name (the program's in the machine's books), set (bytes), pieces (allocations of it),
 // cost (ns of a kernel), parts (kernels of a pass, each of which uses so many pieces), mark (bytes
-// of each MiB that are filled and checked), managed (1: it takes managed memory by itself), lock
-// and quantum (see lock.h).
+// of each MiB that are filled and checked), managed (1: it takes managed memory by itself), plain
+// (bytes that it takes besides in small allocations, and frees, in turn, as it works), lock and
+// quantum (see lock.h).
 #define _GNU_SOURCE
 #include "lock.h"
 
@@ -20,6 +23,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -34,6 +38,9 @@ enum {
     LOOK_NS = 1500000,
     BATCH_NS = 10000000,
     MIB = 1 << 20,
+    SMALL = MIB,  // what does not move
+    SMALL_MAX = 64,
+    SMALL_EVERY = 16,  // batches
 };
 
 int cuStreamSynchronize(void *stream);
@@ -42,11 +49,13 @@ int cuEventRecord(void *event, void *stream);
 int cuEventQuery(void *event);
 
 static uint64_t set_bytes = 64 << 20, piece_count = 16, cost_ns = 1000000, mark_bytes = MIB,
-                managed, quantum_ms = 1000, parts = 1;
+                managed, quantum_ms = 1000, parts = 1, plain_bytes;
 static const char *lock_path;
 
 static void *function, *stream, *events[BATCHES];
 static uint64_t pieces[PIECES_MAX], piece_bytes, launched, batches;
+static uint64_t first_part, part_count;         // of a pass
+static uint64_t small[SMALL_MAX], small_count;  // allocations that are there
 static unsigned char block[MIB];
 
 static void need(int code, const char *what) {
@@ -78,12 +87,22 @@ static void finish(void) {
 // A kernel whose parameters are what it takes and the pieces that it uses.
 static void launch(void) {
     void *parameters[1 + 2 * PIECES_MAX] = {&cost_ns};
-    uint64_t count = piece_count / parts, first = launched++ % parts * count;
+    uint64_t count = piece_count / parts;
+    uint64_t first = (first_part + launched++ % part_count) % parts * count;
     for (uint64_t i = 0; i < count; i++) {
         parameters[1 + 2 * i] = &pieces[first + i];
         parameters[2 + 2 * i] = &piece_bytes;
     }
     need(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
+}
+
+// Takes what it has of small memory, or gives all of it back.
+static void take_or_give(void) {
+    bool give = small_count > 0;
+    for (; give && small_count; small_count--)
+        need(cuMemFree_v2(small[small_count - 1]), "cuMemFree");
+    for (; !give && small_count < plain_bytes / SMALL; small_count++)
+        need(cuMemAlloc_v2(&small[small_count], SMALL), "cuMemAlloc of small memory");
 }
 
 // Launches up to `kernels`, a few batches of them ahead at most, and waits for them. How many there
@@ -94,6 +113,8 @@ static uint64_t run(uint64_t kernels, uint64_t until_ns) {
         lock_need(quantum_ms, finish);
         for (uint64_t i = 0; i < batch && done < kernels; i++, done++)
             launch();
+        if (batches % SMALL_EVERY == 0)
+            take_or_give();
         void *event = events[batches++ % BATCHES];
         need(cuEventRecord(event, stream), "cuEventRecord");
         wait_for(events[batches % BATCHES]);
@@ -105,7 +126,10 @@ static uint64_t run(uint64_t kernels, uint64_t until_ns) {
 
 static void obey_fixed(char *words) {
     uint64_t begin, kernels, until;
-    need(sscanf(words, "%" SCNu64 " %" SCNu64 " %" SCNu64, &begin, &kernels, &until) != 3, "fixed");
+    first_part = 0, part_count = parts;
+    int read = sscanf(words, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &begin,
+                      &kernels, &until, &first_part, &part_count);
+    need((read != 3 && read != 5) || !part_count, "fixed");
     wait_until(begin);
     uint64_t done = run(kernels, until);
     printf("done %" PRIu64 " %" PRIu64 "\n", done, now_ns());
@@ -171,16 +195,17 @@ static void obey_check(void) {
 // ---- The beginning ----
 
 static void read_settings(int count, char **arguments) {
-    const struct setting settings[] = {{"set", &set_bytes, NULL},   {"pieces", &piece_count, NULL},
-                                       {"cost", &cost_ns, NULL},    {"mark", &mark_bytes, NULL},
-                                       {"managed", &managed, NULL}, {"quantum", &quantum_ms, NULL},
-                                       {"parts", &parts, NULL},     {"lock", NULL, &lock_path}};
+    const struct setting settings[] = {
+        {"set", &set_bytes, NULL},   {"pieces", &piece_count, NULL}, {"cost", &cost_ns, NULL},
+        {"mark", &mark_bytes, NULL}, {"managed", &managed, NULL},    {"quantum", &quantum_ms, NULL},
+        {"parts", &parts, NULL},     {"lock", NULL, &lock_path},     {"plain", &plain_bytes, NULL}};
     const char *wrong =
         settings_read(count, arguments, settings, sizeof(settings) / sizeof(*settings));
     need(wrong != NULL, wrong);
     need(!piece_count || piece_count > PIECES_MAX || !cost_ns || mark_bytes > MIB || !parts ||
-             piece_count % parts,
+             piece_count % parts || plain_bytes > SMALL_MAX * SMALL,
          "settings");
+    part_count = parts;
 }
 
 // The kernel has a pair of parameters for each of its pieces.

@@ -3,8 +3,8 @@
 // watch MACHINE_FILE MS FILE: writes to FILE a row of numbers each MS milliseconds until its input
 // ends: when (ns of CLOCK_MONOTONIC), then of each process that the machine has had, by the order
 // of its places: its pid, whether it lives, and busy_ns, launches, fault_ns, resident, fault_in,
-// populated, prefetch_in, prefetch_out and evicted bytes of the books. All numbers of a row are of
-// one moment.
+// populated, prefetch_in, prefetch_out and evicted bytes of the books, which are of one moment;
+// then the bytes of its plain memory and contexts, which are looked up just before.
 #define _GNU_SOURCE
 #include "../../sim/engine.h"
 
@@ -26,12 +26,22 @@ struct row {
         int alive;
         struct sim_books books;
         struct sim_managed managed;
+        uint64_t plain;
     } of[PROCESSES_MAX];
 };
+
+static uint64_t plain_of(struct sim_machine *machine, unsigned slot) {
+    struct sim_process_gpu gpus[SIM_COLUMNS] = {0};
+    sim_memory_of(machine, slot, gpus);
+    return gpus[0].allocated_bytes + gpus[0].context_bytes;
+}
 
 static void look(struct sim_machine *machine, struct row *row) {
     const struct sim_file *file = machine->file;
     struct sim_engines *engines;
+    unsigned used = __atomic_load_n(&file->processes_used, __ATOMIC_ACQUIRE);
+    for (unsigned slot = 0; slot < PROCESSES_MAX; slot++)
+        row->of[slot].plain = slot < used ? plain_of(machine, slot) : 0;
     do {
         engines = sim_lock(machine);
         sim_engines_advance(engines, sim_now_ns());
@@ -60,7 +70,8 @@ static void say(const struct row *row) {
         const struct sim_managed *m = &row->of[i].managed;
         const uint64_t numbers[] = {b->busy_ns,           b->launches,           m->fault_ns,
                                     m->resident_bytes,    m->fault_in_bytes,     m->populated_bytes,
-                                    m->prefetch_in_bytes, m->prefetch_out_bytes, m->evicted_bytes};
+                                    m->prefetch_in_bytes, m->prefetch_out_bytes, m->evicted_bytes,
+                                    row->of[i].plain};
         printf(" %d %d", row->of[i].pid, row->of[i].alive);
         for (unsigned k = 0; k < sizeof(numbers) / sizeof(*numbers); k++)
             printf(" %" PRIu64, numbers[k]);
