@@ -60,6 +60,16 @@
 #define WEIR_GET(word) __atomic_load_n(&(word), __ATOMIC_RELAXED)
 #define WEIR_PUT(word, value) __atomic_store_n(&(word), value, __ATOMIC_RELAXED)
 
+// Launches for each of our calls: with the helper's own share that makes one in 64. So far ahead
+// samples of keys that are not known yet may run into debt.
+#define WEIR_BUSY_LAUNCHES_A_CALL 192u
+#define WEIR_BUSY_DEBT_MAX (WEIR_BUSY_LAUNCHES_A_CALL * 256u)
+// With so many launches in a lane of which it is not known that they are done, less is sampled.
+#define WEIR_BUSY_DEEP 128u
+#define WEIR_BUSY_JITTER 64u  // so that no period of the program's is met; a power of two
+// After so many launches that its family told of, a key is known by that.
+#define WEIR_BUSY_TOLD_MAX 16u
+
 // For so long better samples of a new key are hoped for than those with others' work in them.
 #define WEIR_BUSY_UNKNOWN_NS 200000000u
 
@@ -85,7 +95,8 @@ struct weir_busy_key {
     // its GPU's times when the first of the unknown was launched. By all.
     uint32_t unknown, measuring, visits, told;
     uint64_t idle_before_ns, surplus_before_ns;
-    // Launches that were counted by a rough expectation, and by how much in all; by all. What was
+    // Launches that were counted by a rough expectation, as far as can be told from those that were
+    // looked at, and by how much in all; by all. What was
     // busy, and what had been launched, before the first of them.
     uint64_t guesses, guessed_ns, guess_busy_ns, guess_work_ns;
 } __attribute__((aligned(64)));
@@ -203,7 +214,10 @@ struct weir_busy_lane {
     uint32_t shy;         // how often that was in vain
     uint32_t still;       // others' launches wait for this one's, by its thread alone
     uint32_t swift;       // its last mark came soon: no backlog, however little is known to be done
-    uint64_t choose_at;   // `sample_at` where that is 0 only to count guesses
+    uint64_t choose_at;   // `sample_at` where that is only to count guesses
+    uint64_t count_at;    // `launches` at which it is looked whether the next one is a guess,
+    uint32_t count_for;   // and counts for so many; 0: that is not looked at
+    uint32_t count_vain;  // so often in a row it was none
     uint32_t owed;        // calls made meanwhile
     uint32_t head, tail;  // marks made, by the thread, and seen, by the helper
     struct weir_busy_recent recent[WEIR_BUSY_RECENT];  // by its thread alone
@@ -478,6 +492,10 @@ void weir_busy_context_end(struct weir_busy *busy, CUcontext context);
 // again. To be called by one thread, which must be none of the program's.
 uint64_t weir_busy_poll(struct weir_busy *busy);
 
+// The helper: whether another lane waits to know that this one's launches are done, and a call may
+// be made for that, which is then counted.
+int weir_busy_may_ask(struct weir_busy *busy, const struct weir_busy_lane *lane);
+
 // All that a lane had launched when it had launched so much is done.
 static inline void weir_busy_done(struct weir_busy_lane *lane, uint64_t launches,
                                   uint64_t work_ns) {
@@ -525,6 +543,22 @@ static inline void weir_busy_guess_first(const struct weir_busy_gpu *gpu,
                                          struct weir_busy_key *known) {
     WEIR_PUT(known->guess_busy_ns, gpu->time.busy_ns);
     WEIR_PUT(known->guess_work_ns, gpu->time.work_ns);
+}
+
+// What a launch adds to its lane's work, by its key or as a guess (busyguess.c), which is counted.
+// `mark`: it is sampled by that.
+uint64_t weir_busy_expect(struct weir_busy *busy, struct weir_busy_lane *lane,
+                          struct weir_busy_key *known, const struct weir_told *told,
+                          const struct weir_busy_mark *mark);
+
+static inline int weir_busy_is_deep(const struct weir_busy_lane *lane) {
+    return lane->launches - WEIR_GET(lane->done) > WEIR_BUSY_DEEP;
+}
+
+// By the lane's thread: below WEIR_BUSY_JITTER.
+static inline uint64_t weir_busy_dice(struct weir_busy_lane *lane) {
+    lane->dice = lane->dice * 6364136223846793005u + 1442695040888963407u;
+    return lane->dice >> 40 & (WEIR_BUSY_JITTER - 1);
 }
 
 // Sleeps for a moment.

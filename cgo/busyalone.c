@@ -3,7 +3,8 @@
 //
 // Other lanes' launches are known to be done by calls that waited for them, or by marks, which only
 // their own threads can make: in the launch that they are asked to mark, or, where the GPU is to be
-// *still*, right before the next one, which then waits. Invariants:
+// *still*, right before the next one, which then waits; or, of a thread that launches elsewhere now
+// or has ended, by the helper, which asks the stream (drain.c). Invariants:
 //   - nobody waits for longer than WEIR_BUSY_STILL_NS_MAX, whatever becomes of whom he waits for,
 //     nor where the GPU is to be given up;
 //   - gathering others takes one part in GATHER_PART of the time at most, one in GATHER_PART_SURE
@@ -56,6 +57,16 @@ static int is_done(struct weir_busy *busy, struct weir_busy_lane *lane, uint64_t
     return done;
 }
 
+// Whether this thread can mark what it has launched in another lane of its own: in its own default
+// stream, which nobody can destroy meanwhile, and of which the helper cannot ask.
+static int is_own(const struct weir_busy *busy, const struct weir_busy_lane *lane,
+                  const struct weir_busy_lane *one) {
+    uint32_t tid = WEIR_GET(lane->tid);
+    return (uintptr_t)WEIR_GET(one->stream) == CU_STREAM_PER_THREAD && tid &&
+           WEIR_GET(one->tid) == tid && WEIR_GET(one->thread) == WEIR_GET(lane->thread) &&
+           !WEIR_GET(busy->captures);
+}
+
 // What is_alone has found of other lanes that are not done.
 struct crowd {
     int settles;  // they may soon be
@@ -76,6 +87,8 @@ static int is_alone(struct weir_busy *busy, struct weir_busy_lane *lane, struct 
         // Events of another context may be gone at any time. After a lane that is not done the rest
         // is only asked to mark.
         int near = WEIR_GET(one->context) == lane->context;
+        if (near && is_own(busy, lane, one))
+            weir_busy_mark_before(busy, one);
         if (near &&
             is_done(busy, one, launches, alone || lane->still, (int)lane->still, &lane->owed))
             continue;
@@ -113,8 +126,8 @@ void weir_busy_end_still(struct weir_busy *busy, struct weir_busy_lane *lane) {
     lane->still = 0;
 }
 
-// Marks what was launched in a lane before, by its thread that is about to launch again, or by who
-// ends its stream.
+// Marks what was launched in a lane before, by its thread that is about to launch, or by who ends
+// its stream.
 void weir_busy_mark_before(struct weir_busy *busy, struct weir_busy_lane *lane) {
     struct weir_busy_mark *mark = &lane->marks[lane->head % WEIR_BUSY_MARKS];
     const struct weir_busy_mark *last = &lane->marks[(lane->head - 1) % WEIR_BUSY_MARKS];

@@ -98,6 +98,7 @@ static void close_lane(struct weir_busy *busy, struct weir_busy_lane *lane) {
     WEIR_PUT(lane->done_work_ns, 0);
     WEIR_PUT(lane->used_at, 0);
     WEIR_PUT(lane->choose_at, 0);
+    lane->count_for = lane->count_vain = 0;
     weir_busy_sample_at(lane, 0);
     WEIR_PUT(lane->mark_at_ns, 0);
     WEIR_PUT(lane->blind, 0);

@@ -5,14 +5,9 @@
 #include "capture.h"
 #include "hooks.h"
 
-// Launches for each of our calls: with the helper's own share that makes one in 64.
-#define LAUNCHES_A_CALL 192u
-#define LAUNCHES_A_MARK 64u
-// With so many launches in a lane of which it is not known that they are done, less is sampled.
-#define DEEP 128u
-#define JITTER 64u  // so that no period of the program's is met; a power of two
+#define LAUNCHES_A_CALL WEIR_BUSY_LAUNCHES_A_CALL
 // So far ahead samples of keys that are not known yet may run into debt.
-#define DEBT_MAX (LAUNCHES_A_CALL * 256u)
+#define DEBT_MAX WEIR_BUSY_DEBT_MAX
 // A kernel of at least so much is measured well enough without a hold.
 #define HOLD_BELOW_NS 400000u
 #define HOLD_BYTES_MAX (1u << 20)
@@ -32,10 +27,9 @@
 // So much of that while others have the GPU, too, and by launches that their family tells of.
 #define DEBT_ROUGH_MAX (DEBT_MAX / 4)
 #define DEBT_TOLD_MAX (DEBT_MAX / 2)
-// A key with so many launches of which its family told is to be measured itself, and with so many
-// of them it is looked at no more.
+// A key with so many launches of which its family told is to be measured itself.
 #define TOLD_ENOUGH 8u
-#define TOLD_MAX 16u
+#define TOLD_MAX WEIR_BUSY_TOLD_MAX
 // For so many launches a lane waits for one that is alone; and so often it waits twice as long for
 // its next chance, where there was none.
 #define WAITS_MAX 16u
@@ -114,16 +108,11 @@ int weir_busy_is_captured(struct weir_busy *busy, CUstream stream) {
 
 // ---- Sampling ----
 
-static uint64_t throw_dice(struct weir_busy_lane *lane) {
-    lane->dice = lane->dice * 6364136223846793005u + 1442695040888963407u;
-    return lane->dice >> 40 & (JITTER - 1);
-}
-
 // The next sample is due later by as many launches as these calls are worth.
 void weir_busy_pay(struct weir_busy_lane *lane, uint32_t calls) {
     if (lane->due < lane->launches)
         lane->due = lane->launches;
-    lane->due += calls * LAUNCHES_A_CALL + (calls ? throw_dice(lane) : 0);
+    lane->due += calls * LAUNCHES_A_CALL + (calls ? weir_busy_dice(lane) : 0);
 }
 
 // Whether the launch is to be sampled, and how.
@@ -179,10 +168,6 @@ static int is_wanted(const struct weir_busy *busy, const struct weir_busy_lane *
     return wanted && WEIR_GET(known->measuring) < 2 && lane->due < lane->launches + debt_max;
 }
 
-static int is_deep(const struct weir_busy_lane *lane) {
-    return lane->launches - WEIR_GET(lane->done) > DEEP;
-}
-
 // Whether this launch is looked at only to count a guess.
 static int is_early(const struct weir_busy_lane *lane, const struct weir_busy_key *known) {
     return WEIR_GET(known->expected_ns) && lane->launches < WEIR_GET(lane->choose_at) &&
@@ -193,9 +178,7 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
                           struct weir_busy_key *known, const struct weir_told *told) {
     int due = lane->launches >= lane->due || WEIR_GET(lane->nudged);
     int full = lane->head - __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) >= WEIR_BUSY_MARKS;
-    if (lane->muted)
-        return SAMPLE_NOT;
-    if (full) {
+    if (full || lane->muted) {
         lane->waits = 0;
         if (due)
             weir_busy_pay(lane, 1);
@@ -204,7 +187,7 @@ static enum sample choose(struct weir_busy *busy, struct weir_busy_lane *lane,
     WEIR_PUT(lane->nudged, 0);
     // Each of our calls takes a place in the driver's queue, which the program may count on: in a
     // backlog there is one of our events at a time.
-    if (is_deep(lane) && lane->head != __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE)) {
+    if (weir_busy_is_deep(lane) && lane->head != __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE)) {
         lane->waits = 0;
         if (due)
             weir_busy_pay(lane, 1);
@@ -241,7 +224,7 @@ static struct weir_busy_mark *begin_mark(struct weir_busy *busy, struct weir_bus
     if (!whole)
         return mark;
     int held = WEIR_GET(known->roughly_ns) < HOLD_BELOW_NS &&
-               (WEIR_GET(lane->swift) || !is_deep(lane) || !WEIR_GET(known->sure));
+               (WEIR_GET(lane->swift) || !weir_busy_is_deep(lane) || !WEIR_GET(known->sure));
     mark->others = weir_busy_others(busy, lane, &mark->foreign_ns);  // for now, all
     mark->alone = sample == SAMPLE_ALONE;
     mark->shared = (uint32_t)weir_busy_is_shared(&busy->gpus[lane->gpu]);
@@ -256,52 +239,6 @@ static struct weir_busy_mark *begin_mark(struct weir_busy *busy, struct weir_bus
     weir_busy_end_still(busy, lane);
     lane->muted = 1;
     return NULL;
-}
-
-// Takes a launch's family at its word.
-static uint64_t take_told(struct weir_busy_key *known, const struct weir_told *told) {
-    uint64_t none = 0;
-    uint32_t launches = __atomic_add_fetch(&known->told, 1, __ATOMIC_RELAXED);
-    if (!WEIR_GET(known->roughly_ns))
-        WEIR_PUT(known->roughly_ns, told->ns);
-    if (told->sure && launches >= TOLD_MAX)
-        __atomic_compare_exchange_n(&known->expected_ns, &none, told->ns, 0, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED);
-    return told->ns;
-}
-
-// What a launch is expected to take whose key is not known: what its family tells; nothing, to be
-// made up for when it is known; as much as others in this lane, where it will not be measured.
-static uint64_t guess(struct weir_busy *busy, struct weir_busy_lane *lane,
-                      struct weir_busy_key *known, const struct weir_told *told,
-                      const struct weir_busy_mark *mark) {
-    if (told->sure || (told->ns && !mark && !WEIR_GET(known->measuring)))
-        return take_told(known, told);
-    if (!mark && lane->work_ns && lane->due >= lane->launches + DEBT_MAX)
-        return lane->work_ns / lane->launches;
-    __atomic_fetch_add(&busy->gpus[lane->gpu].blind, 1, __ATOMIC_RELAXED);
-    WEIR_PUT(lane->blind, lane->launches + 1);
-    if (lane->launches % LAUNCHES_A_MARK == 0 && !is_deep(lane))
-        WEIR_PUT(lane->mark_at_ns, 0);  // work that is not known makes no window move
-    if (__atomic_fetch_add(&known->unknown, 1, __ATOMIC_RELAXED) == 0 &&
-        weir_lock(&busy->lock) == 0) {
-        const struct weir_busytime *time = &busy->gpus[lane->gpu].time;
-        WEIR_PUT(known->surplus_before_ns, time->surplus_ns);
-        WEIR_PUT(known->idle_before_ns, time->idle_ns);
-        weir_unlock(&busy->lock);
-    }
-    return 0;
-}
-
-// What a launch of a key was expected to take is rough: it is corrected when more is known.
-static void note_guess(struct weir_busy *busy, struct weir_busy_lane *lane,
-                       struct weir_busy_key *known, uint64_t ns) {
-    __atomic_fetch_add(&known->guessed_ns, ns, __ATOMIC_RELAXED);
-    if (__atomic_fetch_add(&known->guesses, 1, __ATOMIC_RELAXED) != 0 ||
-        weir_lock(&busy->lock) != 0)
-        return;
-    weir_busy_guess_first(&busy->gpus[lane->gpu], known);
-    weir_unlock(&busy->lock);
 }
 
 struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir_busy_lane *lane,
@@ -329,16 +266,12 @@ struct weir_busy_launch weir_busy_begin_slow(struct weir_busy *busy, struct weir
         uint64_t soon = lane->launches + (first ? EAGER_LAUNCHES_FIRST : EAGER_LAUNCHES);
         next = soon < next ? soon : next;
     }
-    // And so are those that may have to be corrected, to be counted.
-    int rough = !told.sure && !WEIR_GET(known->clean) && lane->due < lane->launches + DEBT_MAX;
-    WEIR_PUT(lane->choose_at, next);
-    weir_busy_sample_at(lane, rough ? 0 : next);
     launch.lane = lane;
-    launch.added_ns = __atomic_load_n(&known->expected_ns, __ATOMIC_RELAXED);
-    if (!launch.added_ns)
-        launch.added_ns = guess(busy, lane, known, &told, launch.mark);
-    else if (!told.sure && !WEIR_GET(known->clean))
-        note_guess(busy, lane, known, launch.added_ns);
+    launch.added_ns = weir_busy_expect(busy, lane, known, &told, launch.mark);
+    WEIR_PUT(lane->choose_at, next);
+    // And so are some of those that may have to be corrected, to be counted.
+    int counts = lane->count_for && lane->count_at < next;
+    weir_busy_sample_at(lane, counts ? lane->count_at : next);
     __atomic_store_n(&lane->work_ns, lane->work_ns + launch.added_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELEASE);
     return launch;

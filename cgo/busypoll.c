@@ -11,6 +11,7 @@
 // Launches that allow the helper one call; see LAUNCHES_A_CALL in busymark.c.
 #define LAUNCHES_A_POLL 96u
 #define POLLS_MAX 64u
+#define ASKS_LEAVE 16u  // so many calls are left for marks
 // A launch is taken to be outstanding from so long after it on: it takes some time to reach the
 // GPU, and its event some more to be seen, which is no time that the GPU worked.
 #define BEGIN_NS 2000000u
@@ -272,6 +273,14 @@ static int look_at_all(struct weir_busy *busy, struct weir_busy_lane *lane) {
             return 1;
     }
     return 0;
+}
+
+int weir_busy_may_ask(struct weir_busy *busy, const struct weir_busy_lane *lane) {
+    struct weir_busy_gpu *gpu = &busy->gpus[WEIR_GET(lane->gpu)];
+    if (!WEIR_GET(lane->wished) || gpu->calls < ASKS_LEAVE * LAUNCHES_A_POLL)
+        return 0;
+    gpu->calls -= LAUNCHES_A_POLL;
+    return 1;
 }
 
 // ---- Settling ----

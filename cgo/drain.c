@@ -18,6 +18,7 @@
 // Alone, a stream is asked only where it is soon to be said to be at rest: it is a call of the
 // driver.
 #define STILL_ALONE_NS 50000000u
+#define STILL_WISHED_NS 4000000u
 // In a drain; see until_look.
 #define AWAKE_NS 100000u
 #define SAME_NS 200000u
@@ -84,6 +85,13 @@ static void give_up(struct weir_busy_lane *lane, uint64_t now_ns) {
         weir_busy_done(lane, WEIR_GET(lane->trail.seen), 0);
 }
 
+// Whether its stream is to be asked since another lane waits to have the GPU to itself. It need not
+// be where nothing is outstanding, nor while the thread seems to go on: that marks its launches.
+static int is_wished(struct weir_busy *busy, const struct weir_busy_lane *lane, uint64_t since_ns) {
+    return since_ns >= STILL_WISHED_NS && done_of(lane) < WEIR_GET(lane->launches) &&
+           weir_trail_can(busy, lane) && weir_busy_may_ask(busy, lane);
+}
+
 // Asks for events of all lanes, and those streams that have been still for so long.
 static void look(struct weir_time *time, uint32_t gpu, uint64_t still_ns, uint64_t now_ns) {
     struct weir_busy *busy = &time->busy;
@@ -105,7 +113,8 @@ static void look(struct weir_time *time, uint32_t gpu, uint64_t still_ns, uint64
             WEIR_PUT(trail->seen, launches);
             WEIR_PUT(trail->still_ns, now_ns);
         }
-        int ask = !crowd && now_ns - WEIR_GET(trail->still_ns) >= still_ns;
+        uint64_t since_ns = now_ns - WEIR_GET(trail->still_ns);
+        int ask = !crowd && (since_ns >= still_ns || is_wished(busy, lane, since_ns));
         if (!weir_trail_look(busy, lane, ask) && (crowd || !weir_trail_can(busy, lane)))
             give_up(lane, now_ns);
         // A stream that is given copies all the time never comes to its end.

@@ -164,7 +164,7 @@ static void measure_launches(void) {
     launch_fn *by_name = handle ? (launch_fn *)dlsym(handle, "cuLaunchKernel") : NULL;
     void *by_version = NULL;
     report("launch_new", cost(launches));
-    let_learn();
+    let_learn(launches);
     report("launch", cost(launches));
     if (by_name) {
         launch = by_name;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BATCHES = 15, BATCH_NS = 300000, LEARN_US = 500000 };
+enum { BATCHES = 15, BATCH_NS = 300000, LEARNS = 100, LEARN_CALLS = 64, LEARN_US = 5000 };
 
 void call_failed(const char *name, int code) {
     printf("failed %s %d\n", name, code);
@@ -37,8 +37,11 @@ long calls_in(uint64_t ns, void (*calls)(long count)) {
     return count < 4 ? 4 : count;
 }
 
-void let_learn(void) {
-    usleep(LEARN_US);
+void let_learn(void (*calls)(long count)) {
+    for (int i = 0; i < LEARNS; i++) {
+        calls(LEARN_CALLS);
+        usleep(LEARN_US);
+    }
 }
 
 double cost(void (*calls)(long count)) {

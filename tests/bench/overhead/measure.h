@@ -28,9 +28,9 @@ long calls_in(uint64_t ns, void (*calls)(long count));
 // Nanoseconds of one call.
 double cost(void (*calls)(long count));
 
-// Waits until the library knows what the launches take that were made so far: it measures some of
-// them, and until then each costs more.
-void let_learn(void);
+// Makes such launches now and then for half a second, by when the library knows what they take: it
+// measures some of them, and until then each costs more.
+void let_learn(void (*calls)(long count));
 
 // variants.c: reports every form of a launch beside cuLaunchKernel itself.
 void measure_variants(void *kernel);

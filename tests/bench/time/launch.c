@@ -11,7 +11,15 @@
 
 #include "../../../cgo/attend.h"
 
-enum { THREADS_MAX = 8, BATCH = 20000, ROUNDS = 15, TRIES = 3, PROMISED_NS = 10, KERNELS = 4 };
+enum {
+    THREADS_MAX = 8,
+    BATCH = 20000,
+    ROUNDS = 15,
+    TRIES = 3,
+    PROMISED_NS = 10,
+    KERNELS = 4,
+    LEARN_MS = 500
+};
 
 static uint64_t kernels[KERNELS];
 static struct weir_control_page *page;
@@ -173,9 +181,11 @@ int main(void) {
     pthread_t helper;
     check("pthread_create", pthread_create(&helper, NULL, attend, time->state));
     kinds = KERNELS;
-    launches(our_launch, BATCH);
-    weir_sys_sleep_ms(500);  // until it has learned what kernels take
-    launches(our_launch, BATCH);
+    // Until it has learned what kernels take, which it does from launches that go on.
+    for (int i = 0; i < LEARN_MS / 5; i++) {
+        launches(our_launch, BATCH / 10);
+        weir_sys_sleep_ms(5);
+    }
     int good = promises("gate open");
     good &= promise_calls(time);
     __atomic_store_n(&page->gpus[0].turns, WEIR_TURNS_RIVALS, __ATOMIC_RELEASE);
