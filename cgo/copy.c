@@ -7,14 +7,16 @@
 // meant. In what follows `size_type` is that of sizes; device addresses before 3.2 had 32 bits.
 #define COPY(export, to_type, from_type, size_type, kind, per_thread)                              \
     CUresult weir_##export(to_type to, from_type from, size_type bytes) {                          \
-        weir_used_addresses((uint64_t)(uintptr_t)(to), (uint64_t)(uintptr_t)(from));               \
-        return WEIR_TRANSFER(kind, per_thread, bytes, 0, WEIR_REAL(export)(to, from, bytes));      \
+        return WEIR_TRANSFER(kind, per_thread, bytes, 0,                                           \
+                             WEIR_USING((uint64_t)(uintptr_t)(to), (uint64_t)(uintptr_t)(from),    \
+                                        WEIR_REAL(export)(to, from, bytes)));                      \
     }
 #define COPY_ASYNC(export, to_type, from_type, size_type, kind, per_thread)                        \
     CUresult weir_##export(to_type to, from_type from, size_type bytes, CUstream stream) {         \
-        weir_used_addresses((uint64_t)(uintptr_t)(to), (uint64_t)(uintptr_t)(from));               \
         return WEIR_TRANSFER_IN_STREAM(kind, stream, per_thread, bytes, 0,                         \
-                                       WEIR_REAL(export)(to, from, bytes, stream));                \
+                                       WEIR_USING((uint64_t)(uintptr_t)(to),                       \
+                                                  (uint64_t)(uintptr_t)(from),                     \
+                                                  WEIR_REAL(export)(to, from, bytes, stream)));    \
     }
 
 #define DEVICE WEIR_TRANSFER_DEVICE
@@ -46,27 +48,31 @@ COPY_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, void *, CUdeviceptr, size_t, OUT, 1)
 
 #define INTO_ARRAY(export, from_type, size_type, kind, per_thread)                                 \
     CUresult weir_##export(CUarray to, size_type at, from_type from, size_type bytes) {            \
-        weir_used_addresses(0, (uint64_t)(uintptr_t)(from));                                       \
-        return WEIR_TRANSFER(kind, per_thread, bytes, 0, WEIR_REAL(export)(to, at, from, bytes));  \
+        return WEIR_TRANSFER(                                                                      \
+            kind, per_thread, bytes, 0,                                                            \
+            WEIR_USING(0, (uint64_t)(uintptr_t)(from), WEIR_REAL(export)(to, at, from, bytes)));   \
     }
 #define INTO_ARRAY_ASYNC(export, from_type, size_type, kind, per_thread)                           \
     CUresult weir_##export(CUarray to, size_type at, from_type from, size_type bytes,              \
                            CUstream stream) {                                                      \
-        weir_used_addresses(0, (uint64_t)(uintptr_t)(from));                                       \
-        return WEIR_TRANSFER_IN_STREAM(kind, stream, per_thread, bytes, 0,                         \
-                                       WEIR_REAL(export)(to, at, from, bytes, stream));            \
+        return WEIR_TRANSFER_IN_STREAM(                                                            \
+            kind, stream, per_thread, bytes, 0,                                                    \
+            WEIR_USING(0, (uint64_t)(uintptr_t)(from),                                             \
+                       WEIR_REAL(export)(to, at, from, bytes, stream)));                           \
     }
 #define OUT_OF_ARRAY(export, to_type, size_type, kind, per_thread)                                 \
     CUresult weir_##export(to_type to, CUarray from, size_type at, size_type bytes) {              \
-        weir_used_addresses((uint64_t)(uintptr_t)(to), 0);                                         \
-        return WEIR_TRANSFER(kind, per_thread, bytes, 0, WEIR_REAL(export)(to, from, at, bytes));  \
+        return WEIR_TRANSFER(                                                                      \
+            kind, per_thread, bytes, 0,                                                            \
+            WEIR_USING((uint64_t)(uintptr_t)(to), 0, WEIR_REAL(export)(to, from, at, bytes)));     \
     }
 #define OUT_OF_ARRAY_ASYNC(export, to_type, size_type, kind, per_thread)                           \
     CUresult weir_##export(to_type to, CUarray from, size_type at, size_type bytes,                \
                            CUstream stream) {                                                      \
-        weir_used_addresses((uint64_t)(uintptr_t)(to), 0);                                         \
-        return WEIR_TRANSFER_IN_STREAM(kind, stream, per_thread, bytes, 0,                         \
-                                       WEIR_REAL(export)(to, from, at, bytes, stream));            \
+        return WEIR_TRANSFER_IN_STREAM(                                                            \
+            kind, stream, per_thread, bytes, 0,                                                    \
+            WEIR_USING((uint64_t)(uintptr_t)(to), 0,                                               \
+                       WEIR_REAL(export)(to, from, at, bytes, stream)));                           \
     }
 #define WITHIN_ARRAYS(export, size_type, per_thread)                                               \
     CUresult weir_##export(CUarray to, size_type to_at, CUarray from, size_type from_at,           \
@@ -108,8 +114,7 @@ static enum weir_transfer between(CUdeviceptr to, CUdeviceptr from) {
 static CUresult copy_any(cuMemcpy_fn *real, CUdeviceptr to, CUdeviceptr from, size_t bytes,
                          int per_thread) {
     enum weir_transfer kind = between(to, from);
-    weir_used_addresses(to, from);
-    return WEIR_TRANSFER(kind, per_thread, bytes, 0, real(to, from, bytes));
+    return WEIR_TRANSFER(kind, per_thread, bytes, 0, WEIR_USING(to, from, real(to, from, bytes)));
 }
 
 CUresult weir_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
@@ -123,9 +128,8 @@ CUresult weir_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 static CUresult copy_any_async(cuMemcpyAsync_fn *real, CUdeviceptr to, CUdeviceptr from,
                                size_t bytes, CUstream stream, int per_thread) {
     enum weir_transfer kind = between(to, from);
-    weir_used_addresses(to, from);
     return WEIR_TRANSFER_IN_STREAM(kind, stream, per_thread, bytes, 0,
-                                   real(to, from, bytes, stream));
+                                   WEIR_USING(to, from, real(to, from, bytes, stream)));
 }
 
 CUresult weir_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -141,16 +145,17 @@ CUresult weir_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
 #define PEER(export, per_thread)                                                                   \
     CUresult weir_##export(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,                 \
                            CUcontext from_context, size_t bytes) {                                 \
-        weir_used_addresses(to, from);                                                             \
-        return WEIR_PEERS(to_context, from_context, NULL, per_thread, bytes, 0,                    \
-                          WEIR_REAL(export)(to, to_context, from, from_context, bytes));           \
+        return WEIR_PEERS(                                                                         \
+            to_context, from_context, NULL, per_thread, bytes, 0,                                  \
+            WEIR_USING(to, from, WEIR_REAL(export)(to, to_context, from, from_context, bytes)));   \
     }
 #define PEER_ASYNC(export, per_thread)                                                             \
     CUresult weir_##export(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,                 \
                            CUcontext from_context, size_t bytes, CUstream stream) {                \
-        weir_used_addresses(to, from);                                                             \
-        return WEIR_PEERS(to_context, from_context, stream, per_thread, bytes, 0,                  \
-                          WEIR_REAL(export)(to, to_context, from, from_context, bytes, stream));   \
+        return WEIR_PEERS(                                                                         \
+            to_context, from_context, stream, per_thread, bytes, 0,                                \
+            WEIR_USING(to, from,                                                                   \
+                       WEIR_REAL(export)(to, to_context, from, from_context, bytes, stream)));     \
     }
 
 PEER(cuMemcpyPeer, 0)

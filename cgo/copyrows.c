@@ -49,18 +49,18 @@ static struct shape shape_3d_v1(const CUDA_MEMCPY3D_v1 *copy) {
         if (!copy)                                                                                 \
             return WEIR_REAL(export)(copy);                                                        \
         struct shape shape = shape_of(copy);                                                       \
-        weir_used_addresses(copy->dstDevice, copy->srcDevice);                                     \
-        return WEIR_TRANSFER(shape.kind, per_thread, shape.bytes, shape.row_bytes,                 \
-                             WEIR_REAL(export)(copy));                                             \
+        return WEIR_TRANSFER(                                                                      \
+            shape.kind, per_thread, shape.bytes, shape.row_bytes,                                  \
+            WEIR_USING(copy->dstDevice, copy->srcDevice, WEIR_REAL(export)(copy)));                \
     }
 #define COPY_ROWS_ASYNC(export, copy_type, shape_of, per_thread)                                   \
     CUresult weir_##export(const copy_type *copy, CUstream stream) {                               \
         if (!copy)                                                                                 \
             return WEIR_REAL(export)(copy, stream);                                                \
         struct shape shape = shape_of(copy);                                                       \
-        weir_used_addresses(copy->dstDevice, copy->srcDevice);                                     \
-        return WEIR_TRANSFER_IN_STREAM(shape.kind, stream, per_thread, shape.bytes,                \
-                                       shape.row_bytes, WEIR_REAL(export)(copy, stream));          \
+        return WEIR_TRANSFER_IN_STREAM(                                                            \
+            shape.kind, stream, per_thread, shape.bytes, shape.row_bytes,                          \
+            WEIR_USING(copy->dstDevice, copy->srcDevice, WEIR_REAL(export)(copy, stream)));        \
     }
 
 COPY_ROWS(cuMemcpy2D, CUDA_MEMCPY2D_v1, shape_2d_v1, 0)
@@ -87,22 +87,25 @@ COPY_ROWS_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, shape_3d, 1)
     if (!copy)                                                                                     \
         return call;                                                                               \
     struct shape shape = shape_3d(copy);                                                           \
-    weir_used_addresses(copy->dstDevice, copy->srcDevice);                                         \
     if (shape.kind != WEIR_TRANSFER_DEVICE)                                                        \
         return otherwise;                                                                          \
     return WEIR_PEERS((CUcontext)copy->reserved1, (CUcontext)copy->reserved0, stream, per_thread,  \
-                      shape.bytes, shape.row_bytes, call)
+                      shape.bytes, shape.row_bytes,                                                \
+                      WEIR_USING(copy->dstDevice, copy->srcDevice, call))
 #define COPY_3D_PEER(export, per_thread)                                                           \
     CUresult weir_##export(const CUDA_MEMCPY3D_PEER *copy) {                                       \
-        COPY_PEERS(NULL, per_thread, WEIR_REAL(export)(copy),                                      \
-                   WEIR_TRANSFER(shape.kind, per_thread, shape.bytes, shape.row_bytes,             \
-                                 WEIR_REAL(export)(copy)));                                        \
+        COPY_PEERS(                                                                                \
+            NULL, per_thread, WEIR_REAL(export)(copy),                                             \
+            WEIR_TRANSFER(shape.kind, per_thread, shape.bytes, shape.row_bytes,                    \
+                          WEIR_USING(copy->dstDevice, copy->srcDevice, WEIR_REAL(export)(copy)))); \
     }
 #define COPY_3D_PEER_ASYNC(export, per_thread)                                                     \
     CUresult weir_##export(const CUDA_MEMCPY3D_PEER *copy, CUstream stream) {                      \
         COPY_PEERS(stream, per_thread, WEIR_REAL(export)(copy, stream),                            \
                    WEIR_TRANSFER_IN_STREAM(shape.kind, stream, per_thread, shape.bytes,            \
-                                           shape.row_bytes, WEIR_REAL(export)(copy, stream)));     \
+                                           shape.row_bytes,                                        \
+                                           WEIR_USING(copy->dstDevice, copy->srcDevice,            \
+                                                      WEIR_REAL(export)(copy, stream))));          \
     }
 
 COPY_3D_PEER(cuMemcpy3DPeer, 0)

@@ -38,7 +38,7 @@ struct weir_movable {
     uint64_t here_bytes;   // so much from its beginning is on the card, by our moves
     uint64_t context;      // with which it ends
     uint64_t connection;   // the one on which the agent knows of it
-    uint64_t told_ns;      // when its use was last told
+    uint64_t told_ns;      // when its use was last told; 0: none since it, or a part, last went
     uint32_t told_lease;   // and on which lease
     uint32_t gpu;          // ordinal
     uint32_t ticket;       // of the call that ends its context; 0: none does
@@ -68,6 +68,7 @@ struct weir_swap {
     uint64_t told_on;         // its connection
     uint64_t used_all;   // bits of ordinals: something was used, and it is not known what; no lock
     uint64_t used_some;  // the same: some are marked as used; no lock
+    uint64_t launched;   // the same: some were marked by launches; no lock
     uint64_t gpus_used;  // the same: there ever were some; also read without the lock
     uint64_t ids;
     uint64_t connection;  // counts connections
@@ -76,6 +77,7 @@ struct weir_swap {
     uint32_t exported;    // enum weir_exported: what was tried first; no lock
     uint32_t noted;       // what of these the agent was told (note.c)
     uint64_t used_ns;     // when uses were last told; the helper's
+    uint64_t busy_ns;     // when there last were any; the helper's
     struct weir_mover *mover;
     struct weir_movable_place places[WEIR_MOVABLES_MAX];
 };

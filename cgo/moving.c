@@ -77,10 +77,21 @@ static uint64_t expected_ns(const struct weir_mover *mover, const struct weir_mo
     return mover->ns_per_mib[weir_moving_way(item)] * (item->bytes >> 10) >> 10;
 }
 
+// A piece has gone, so the next use of its allocation is new: it brings that back. So may one have
+// that was told since the piece was given, and is told again once the agent knows that it went.
+// Lock held.
+static void gone(struct weir_movable *movable, const struct weir_moving *item) {
+    movable->used |= movable->told_ns >= item->given_ns;
+    if (movable->named)
+        movable->told_ns = 0;
+}
+
 // What of an allocation is on the card, now that a piece has moved. Lock held.
 static void moved(struct weir_swap *swap, const struct weir_moving *item) {
     struct weir_movable *movable = weir_movable_at(swap, item->number);
     uint64_t end = item->offset + item->bytes;
+    if (weir_moving_way(item))
+        gone(movable, item);
     if (weir_moving_way(item) && movable->here_bytes > item->offset)
         movable->here_bytes = item->offset;
     else if (!weir_moving_way(item) && item->offset <= movable->here_bytes &&
@@ -148,6 +159,8 @@ static int claim(struct weir_swap *swap, struct weir_moving *item, struct weir_m
     if (wanted) {
         struct weir_movable *record = weir_movable_at(swap, item->number);
         record->given++;
+        if (weir_moving_way(item) && record->told_ns)
+            record->used = 0;  // before it goes, and told already: nothing that brings it back
         weir_moving_set(item, WEIR_MOVING_GIVEN);
         *movable = *record;
     }

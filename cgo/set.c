@@ -5,33 +5,29 @@
 // Of so many values; `row` values of `rows` rows.
 #define SET(export, address_type, value_type, size_type, per_thread)                               \
     CUresult weir_##export(address_type to, value_type value, size_type count) {                   \
-        weir_used_addresses(to, 0);                                                                \
         return WEIR_TRANSFER(WEIR_TRANSFER_SET, per_thread, (uint64_t)count * sizeof(value), 0,    \
-                             WEIR_REAL(export)(to, value, count));                                 \
+                             WEIR_USING(to, 0, WEIR_REAL(export)(to, value, count)));              \
     }
 #define SET_ASYNC(export, value_type, per_thread)                                                  \
     CUresult weir_##export(CUdeviceptr to, value_type value, size_t count, CUstream stream) {      \
-        weir_used_addresses(to, 0);                                                                \
-        return WEIR_TRANSFER_IN_STREAM(WEIR_TRANSFER_SET, stream, per_thread,                      \
-                                       (uint64_t)count * sizeof(value), 0,                         \
-                                       WEIR_REAL(export)(to, value, count, stream));               \
+        return WEIR_TRANSFER_IN_STREAM(                                                            \
+            WEIR_TRANSFER_SET, stream, per_thread, (uint64_t)count * sizeof(value), 0,             \
+            WEIR_USING(to, 0, WEIR_REAL(export)(to, value, count, stream)));                       \
     }
 #define SET_ROWS(export, address_type, value_type, size_type, per_thread)                          \
     CUresult weir_##export(address_type to, size_type pitch, value_type value, size_type row,      \
                            size_type rows) {                                                       \
-        weir_used_addresses(to, 0);                                                                \
         return WEIR_TRANSFER(WEIR_TRANSFER_SET, per_thread, (uint64_t)row * rows * sizeof(value),  \
                              (uint64_t)row * sizeof(value),                                        \
-                             WEIR_REAL(export)(to, pitch, value, row, rows));                      \
+                             WEIR_USING(to, 0, WEIR_REAL(export)(to, pitch, value, row, rows)));   \
     }
 #define SET_ROWS_ASYNC(export, value_type, per_thread)                                             \
     CUresult weir_##export(CUdeviceptr to, size_t pitch, value_type value, size_t row,             \
                            size_t rows, CUstream stream) {                                         \
-        weir_used_addresses(to, 0);                                                                \
-        return WEIR_TRANSFER_IN_STREAM(WEIR_TRANSFER_SET, stream, per_thread,                      \
-                                       (uint64_t)row * rows * sizeof(value),                       \
-                                       (uint64_t)row * sizeof(value),                              \
-                                       WEIR_REAL(export)(to, pitch, value, row, rows, stream));    \
+        return WEIR_TRANSFER_IN_STREAM(                                                            \
+            WEIR_TRANSFER_SET, stream, per_thread, (uint64_t)row * rows * sizeof(value),           \
+            (uint64_t)row * sizeof(value),                                                         \
+            WEIR_USING(to, 0, WEIR_REAL(export)(to, pitch, value, row, rows, stream)));            \
     }
 
 SET(cuMemsetD8, CUdeviceptr_v1, unsigned char, unsigned, 0)

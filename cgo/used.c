@@ -15,9 +15,11 @@
 #define STEP_CHANCE 7u
 // More parameters than any kernel has.
 #define PARAMS_MAX 4096u
-// How often the agent is told while others want the GPU, and else; and of what is used on and on.
+// How often the agent is told while others want the GPU, or something was used lately, and else;
+// and of what is used on and on.
 #define TELL_NS 10000000u
 #define TELL_ALONE_NS 100000000u
+#define LATELY_NS 1000000000u
 #define AGAIN_NS 100000000u
 // What ends `extra`, and what in it names the parameters and their length.
 enum { EXTRA_END = 0, EXTRA_BUFFER = 1, EXTRA_BYTES = 2 };
@@ -103,6 +105,7 @@ int weir_used_words(const struct weir_used_words *words, CUfunction function, vo
 static void mark_word(struct weir_swap *swap, uint64_t word, void *context) {
     (void)context;
     mark(swap, word);
+    __atomic_store_n(&swap->launched, UINT64_MAX, __ATOMIC_RELAXED);
 }
 
 // Whether a launch in this lane, which counts it already, is to be looked at; if so, when the next
@@ -140,7 +143,7 @@ void weir_used_graph_slow(struct weir_swap *swap, struct weir_busy_lane *lane, C
     const struct weir_graph_used *list = weir_graph_used_of(swap, exec);
     int known = list && !list->unknown;
     for (uint32_t i = 0; known && i < list->count; i++)
-        mark(swap, list->at[i]);
+        mark_word(swap, list->at[i], NULL);
     weir_unlock(&swap->state->lock);
     if (!known)
         __atomic_store_n(&swap->used_all, UINT64_MAX, __ATOMIC_RELAXED);
@@ -148,16 +151,24 @@ void weir_used_graph_slow(struct weir_swap *swap, struct weir_busy_lane *lane, C
 
 // ---- What the agent hears. The helper ----
 
-// Whether a use is to be told. What was told of on this lease is due anew after some time.
-static int is_new(const struct weir_movable *movable, uint32_t lease, uint64_t now_ns) {
+// Whether a use is to be told. What was told of on this lease is due anew after some time. What
+// nothing has ever named launches may reach, copies and sets do not.
+static int is_new(const struct weir_movable *movable, uint32_t lease, int launched,
+                  uint64_t now_ns) {
     if (!movable->told_ns || movable->told_lease != lease)
-        return movable->used || !movable->named;
+        return movable->used || (launched && !movable->named);
     return movable->used && now_ns - movable->told_ns >= AGAIN_NS;
 }
 
+// In what is told: whether the lease has drained, its number, and whether anything was launched.
+struct telling {
+    int drained, launched;
+    uint32_t lease;
+};
+
 // Writes what is new from a place on into a message. The place to go on from, and whether there are
 // uses that are not due yet.
-static uint32_t gather(struct weir_swap *swap, uint32_t at, int drained, uint32_t lease,
+static uint32_t gather(struct weir_swap *swap, uint32_t at, struct telling telling,
                        struct weir_named *named, int *left) {
     uint64_t now_ns = weir_busy_clock();
     for (; at < swap->places_used && named->count < WEIR_NAMED_MAX; at++) {
@@ -165,13 +176,13 @@ static uint32_t gather(struct weir_swap *swap, uint32_t at, int drained, uint32_
         if (swap->state->gpus[movable->gpu].index != named->gpu ||
             movable->connection != swap->connection)
             continue;
-        if (is_new(movable, lease, now_ns)) {
+        if (is_new(movable, telling.lease, telling.launched, now_ns)) {
             named->ids[named->count++] = movable->id;
             movable->told_ns = now_ns;
-            movable->told_lease = lease;
+            movable->told_lease = telling.lease;
             movable->used = 0;
         }
-        movable->used &= !drained;
+        movable->used &= !telling.drained;
         *left |= movable->used;
     }
     return at;
@@ -198,15 +209,21 @@ static void tell(struct weir_swap *swap, uint32_t ordinal, uint32_t gpu, int dra
     struct weir_state *state = swap->state;
     const struct weir_control_page *page = __atomic_load_n(&state->control, __ATOMIC_ACQUIRE);
     struct weir_named named;
-    uint32_t lease = __atomic_load_n(&page->gpus[gpu].lease, __ATOMIC_RELAXED) >> 1, at = 0;
+    struct telling telling = {
+        .drained = drained,
+        .lease = __atomic_load_n(&page->gpus[gpu].lease, __ATOMIC_RELAXED) >> 1,
+    };
     int all = take_mark(&swap->used_all, ordinal), more = 1, rc = 0, left = 0;
+    uint32_t at = 0;
     if (!take_mark(&swap->used_some, ordinal) && !all)
         return;
+    telling.launched = take_mark(&swap->launched, ordinal);
+    swap->busy_ns = weir_busy_clock();
     while (more && rc == 0) {
         named = (struct weir_named){.header = {WEIR_MSG_USED, sizeof(named), 0}, .gpu = gpu};
         if (weir_lock(&state->lock))
             return;
-        at = gather(swap, at, drained, lease, &named, &left);
+        at = gather(swap, at, telling, &named, &left);
         more = at < swap->places_used;
         weir_unlock(&state->lock);
         rc = named.count ? say(state, &named) : 0;
@@ -252,7 +269,9 @@ uint64_t weir_used_step(struct weir_state *state) {
     struct weir_swap *swap = weir_swap_live(state);
     if (!swap)
         return UINT64_MAX;
-    uint64_t every_ns = has_rivals(swap) ? TELL_NS : TELL_ALONE_NS, now_ns = weir_busy_clock();
+    uint64_t now_ns = weir_busy_clock();
+    int soon = now_ns - swap->busy_ns < LATELY_NS || has_rivals(swap);
+    uint64_t every_ns = soon ? TELL_NS : TELL_ALONE_NS;
     if (now_ns - swap->used_ns < every_ns)
         return every_ns - (now_ns - swap->used_ns);
     swap->used_ns = now_ns;

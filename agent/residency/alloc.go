@@ -53,6 +53,8 @@ type alloc struct {
 	sum       sums
 	pieces    []place
 	one       [1]place
+	line      []arrived // of each piece
+	oneLine   [1]arrived
 	undone    int        // moves that were not to be had, in a row
 	restUntil int64      // 0: it does not rest by itself
 	low       int        // no piece before it lacks
@@ -98,6 +100,7 @@ func (a *alloc) setPiece(i int, to place) {
 	case resident:
 		a.high = max(a.high, i)
 	}
+	f.on.arrivals.follow(&a.line[i], to)
 	f.file(a)
 }
 
@@ -122,6 +125,9 @@ func (n *Node) forget(a *alloc) {
 				n.drop(m)
 			}
 		}
+	}
+	for i := range a.line {
+		a.line[i].leave()
 	}
 	f.untally(a)
 	a.sum = sums{}

@@ -14,8 +14,8 @@ func (n *Node) Set(now int64, id FlowID, gpu int, state State, turn int64) []Dec
 	return f.on.finish()
 }
 
-// Used: kernels of a flow that may run use these allocations. What of them was not on the card has been faulted in.
-// Of a flow that is no holder (any more) it only tells that they were used.
+// Used: kernels, copies or sets of a flow use these allocations. What of them was not on the card has been faulted in,
+// whether the flow holds the GPU or not: copies from and to the host wait for no lease.
 func (n *Node) Used(now int64, ids ...AllocID) []Decision {
 	n.begin()
 	n.changed = n.changed[:0]
@@ -28,11 +28,15 @@ func (n *Node) Used(now int64, ids ...AllocID) []Decision {
 		f.on.now = max(f.on.now, now)
 		f.age()
 		f.touch(a)
-		faulted := f.state == Holder && a.sum.lack() > 0
+		f.on.meet(a)
+		faulted := a.sum.lack() > 0
+		if f.state == Idle {
+			f.keepUntil = max(f.keepUntil, f.on.now+f.on.config.Linger)
+		}
 		if faulted {
 			f.fault(a)
 		}
-		if faulted || a.sum.going > 0 { // which may stay, now that it is recent
+		if faulted || a.sum.coming > 0 || a.sum.going > 0 { // which is there, or may stay, now that it is recent
 			n.change(f.on)
 		}
 	}
@@ -41,6 +45,9 @@ func (n *Node) Used(now int64, ids ...AllocID) []Decision {
 
 // fault: all of a that was neither on the card nor under way is there now.
 func (f *flow) fault(a *alloc) {
+	if f.state != Holder {
+		f.brought += a.sum.lack()
+	}
 	for a.sum.lack() > 0 {
 		i := a.lacking()
 		if a.pieces[i] == host {
@@ -62,19 +69,19 @@ func (n *Node) UsedAll(now int64, id FlowID, gpu int) []Decision {
 	return f.on.finish()
 }
 
-// Displaced: the driver has swapped out this much of the flow by itself, as far as the caller can tell: its least
-// recently used.
+// Displaced: the driver has swapped out this much of the flow by itself, as far as the caller can tell: what came first.
 func (n *Node) Displaced(now int64, id FlowID, gpu int, bytes int64) []Decision {
 	f := n.on(now, id, gpu)
 	if f == nil {
 		return nil
 	}
-	for bytes > 0 && f.sum.resident > 0 {
-		a := f.oldest()
-		i := a.leaving()
-		bytes -= a.bytes(i)
-		f.stats.displaced += a.bytes(i)
-		a.setPiece(i, host)
+	for p := f.on.arrivals.first(); p != nil && bytes > 0; {
+		next := f.on.arrivals.next(p)
+		if a := p.alloc; a.flow == f && a.pieces[p.piece] == resident {
+			bytes -= a.bytes(p.piece)
+			p.displace()
+		}
+		p = next
 	}
 	return f.on.finish()
 }

@@ -123,3 +123,63 @@ func TestOverusersRunApart(t *testing.T) {
 		t.Error("gates stay open to a flow of 50 and one that uses 80 of the 100, with a cap of 40")
 	}
 }
+
+// TestCopiesWithoutALease: what copies bring to the card while no lease is held is in the books; what is above the cap is said,
+// and goes at once, each time.
+func TestCopiesWithoutALease(t *testing.T) {
+	for _, state := range []State{Idle, Waiting} {
+		s := newSmall(t, smallConfig())
+		s.add(1, 40, 100)
+		s.allocate(1, 1, 40)
+		s.allocate(1, 2, 40)
+		s.set(1, state)
+		s.take(s.node.Used(s.now, 1))
+		if v := s.view(1); v.Here != 40 || s.saidOver() {
+			t.Errorf("state %d: within the cap it has %d, and said %+v", state, v.Here, s.said)
+		}
+		for i := range 4 {
+			s.clear()
+			s.take(s.node.Used(s.now, AllocID(1+i%2)))
+			s.take(s.node.Used(s.now, AllocID(2-i%2)))
+			if v := s.view(1); v.Above != 0 || v.AboveMost != 40 || !s.saidOver() || s.bytes(Out, ForCap) < 40 {
+				t.Errorf("state %d: %+v, and said %+v", state, v, s.said)
+			}
+		}
+	}
+}
+
+// TestCopiesFillTheCard: who holds no lease, and fills the card by copies, has memory of its own go, not that of others.
+func TestCopiesFillTheCard(t *testing.T) {
+	config := smallConfig()
+	config.Reserve = 10
+	s := newSmall(t, config)
+	s.add(1, 100, 100)
+	s.add(2, 100, 100)
+	s.allocate(1, 1, 50)
+	s.turn(1, 1)
+	s.allocate(2, 2, 20)
+	s.allocate(2, 3, 30)
+	s.take(s.node.Used(s.now, 2))
+	s.clear()
+	s.take(s.node.Used(s.now, 3))
+	if one, two := s.view(1), s.view(2); one.Here != 50 || two.Here != 40 || s.bytes(Out, ForRoom) != 10 {
+		t.Errorf("%d and %d are there, and said: %+v", one.Here, two.Here, s.said)
+	}
+}
+
+// TestDisplacedByArrival: what came first goes where more is used than the card holds, whenever it was used last.
+func TestDisplacedByArrival(t *testing.T) {
+	s := newSmall(t, smallConfig())
+	s.add(1, 100, 100)
+	for id := AllocID(1); id <= 3; id++ {
+		s.allocate(1, id, 30)
+	}
+	s.turn(1, 1, 2, 3) // 3 comes first: it was allocated last
+	s.set(1, Holder)
+	s.add(2, 100, 100)
+	s.allocate(2, 4, 30)
+	s.node.Used(s.now, 4) // nothing that follows is answered
+	if a := s.node.allocs[3]; a.sum.resident != 10 || s.view(1).Displaced != 20 {
+		t.Errorf("%d of what came first are there, %d were displaced", a.sum.resident, s.view(1).Displaced)
+	}
+}

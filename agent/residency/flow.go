@@ -35,6 +35,7 @@ type flow struct {
 	asked int64
 	owed  int64 // within plan: what it is to have of the free room
 	excess
+	brought int64 // what its copies have faulted in without a lease, and nothing has gone for
 
 	sum     sums
 	used    [recentLeases]int64 // bytes last used in each recent lease

@@ -118,8 +118,11 @@ func (n *Node) Declare(now int64, id FlowID, gpu int, number AllocID, session Se
 func (n *Node) add(f *flow, number AllocID, session Session, bytes int64) *alloc {
 	a := &alloc{id: number, session: session, flow: f, size: bytes, usedIn: f.lease}
 	pieces := int((bytes + f.on.config.Piece - 1) / f.on.config.Piece)
-	if a.pieces = a.one[:]; pieces > 1 {
-		a.pieces = make([]place, pieces)
+	if a.pieces, a.line = a.one[:], a.oneLine[:]; pieces > 1 {
+		a.pieces, a.line = make([]place, pieces), make([]arrived, pieces)
+	}
+	for i := range a.line {
+		a.line[i].alloc, a.line[i].piece = a, i
 	}
 	a.sum.fresh = bytes
 	n.reserved += bytes

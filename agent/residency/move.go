@@ -23,6 +23,7 @@ type move struct {
 	why       Why
 	asker     *flow // for whom; nil: nobody's
 	cancelled bool
+	used      bool // what is to come has been used meanwhile, so it is there in any case
 }
 
 // lane is one direction of the link.
@@ -110,6 +111,8 @@ func (n *Node) Moved(now int64, number uint64, result Result) []Decision {
 	switch {
 	case m.out:
 		from, to = resident, host
+	case m.used:
+		from = resident
 	case m.fresh:
 		from = nowhere
 	}
@@ -118,6 +121,7 @@ func (n *Node) Moved(now int64, number uint64, result Result) []Decision {
 	switch result {
 	case Done:
 		a.undone = 0
+		a.line[m.piece].leave() // it comes last, whether it was there before or not
 		a.setPiece(m.piece, to)
 		switch {
 		case m.out:
@@ -165,6 +169,8 @@ func (g *gpu) stands(m *move) bool {
 		return false
 	}
 	switch m.why {
+	case ForRoom:
+		return f != g.next
 	case ForIdle:
 		return f.state == Idle
 	case ForPlain:

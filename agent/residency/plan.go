@@ -10,7 +10,8 @@ func (g *gpu) plan() {
 	g.owed = 0
 	for _, f := range g.flows {
 		f.owed = 0
-		if g.holdCap(f); len(f.asks) > 0 {
+		g.holdCap(f)
+		if g.yield(f); len(f.asks) > 0 {
 			g.admit(f)
 			g.owed += f.asked
 		}
@@ -124,6 +125,23 @@ func (g *gpu) holdCap(f *flow) {
 	f.within()
 }
 
+// yield has f's own memory go where its copies, without a lease, have filled the card: else the next piece that comes for
+// anybody would displace memory of those who have a lease.
+func (g *gpu) yield(f *flow) {
+	if f.state == Holder || f == g.next || g.used-g.going <= g.config.room() {
+		f.brought = 0
+		return
+	}
+	for f.brought > 0 && f.movable() && g.used-g.going > g.config.room() && !g.outs.full(&g.config) {
+		v := f.leaver()
+		if v == nil {
+			return
+		}
+		f.brought -= v.bytes(v.leaving())
+		g.start(v, v.leaving(), ForRoom, f)
+	}
+}
+
 // admit lets in the plain memory that was asked for, in order, once there is room for it, or no more to be made.
 func (g *gpu) admit(f *flow) {
 	for len(f.asks) > 0 {
@@ -171,36 +189,4 @@ func (g *gpu) drained(f *flow) {
 		f.drain = false
 		g.node.say(Decision{Kind: Drained, GPU: g.index, Flow: f.id})
 	}
-}
-
-// displace follows what the driver does where kernels fault in more than the card holds: what was used least recently
-// goes, without being asked, holders' last.
-func (g *gpu) displace() {
-	for g.used > g.config.Card {
-		var victim *alloc
-		for _, f := range g.flows {
-			a := f.oldest()
-			if a == nil {
-				continue
-			}
-			if victim == nil || older(a, victim) {
-				victim = a
-			}
-		}
-		if victim == nil {
-			return
-		}
-		i := victim.leaving()
-		victim.flow.stats.displaced += victim.bytes(i)
-		victim.setPiece(i, host)
-	}
-}
-
-// older: a goes before b.
-func older(a, b *alloc) bool {
-	ofHolder, other := a.flow.state == Holder, b.flow.state == Holder
-	if ofHolder != other {
-		return other
-	}
-	return a.stamp < b.stamp
 }

@@ -167,22 +167,6 @@ func (f *flow) comer() (most *alloc) {
 	return most
 }
 
-// oldest is the least recently used on the card, which the driver displaces, at rest or not.
-func (f *flow) oldest() (least *alloc) {
-	for _, p := range f.processes {
-		if a := p.there.first(); a != nil && (least == nil || a.stamp < least.stamp) {
-			least = a
-		}
-	}
-	for i := 1; i < len(f.on.rests.items); i++ {
-		a := f.on.rests.items[i].alloc
-		if a.flow == f && a.sum.resident > 0 && (least == nil || a.stamp < least.stamp) {
-			least = a
-		}
-	}
-	return least
-}
-
 // Rest: nothing of a process moves until then, since it does not answer; Never: until another Rest. Who says so is to
 // answer what is under way of it.
 func (n *Node) Rest(now int64, session Session, until int64) []Decision {

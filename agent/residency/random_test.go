@@ -39,6 +39,7 @@ type (
 	flight struct {
 		d         Decision
 		cancelled bool
+		used      bool // meanwhile
 	}
 	memory struct {
 		id      AllocID
@@ -82,6 +83,8 @@ type (
 		stamps  int
 		cancels int
 		moved   int64
+		cards   []*card // by GPU
+		looks   int     // comparisons of the books with cards that have pieces
 	}
 )
 
@@ -103,6 +106,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		c.KeepMax, c.Round = r.Int64N(10*sec), 1+r.Int64N(10*sec)
 		w.configs = append(w.configs, c)
 		w.host += card * r.Int64N(6)
+		w.cards = append(w.cards, newCard())
 	}
 	node, err := New(w.host, w.configs...)
 	if err != nil {
@@ -265,6 +269,7 @@ func (w *world) take(decisions []Decision) {
 			o.drain = false
 		}
 	}
+	w.fitCards()
 }
 
 // begun checks a move that begins.
@@ -348,6 +353,9 @@ func (w *world) begunOut(o *owner, m *memory, d Decision) {
 	if o.state == Holder {
 		w.fatalf("swaps out of a holder: %+v", d)
 	}
+	if d.Why == ForRoom && (o == w.next[d.GPU] || w.used(d.GPU)-w.going(d.GPU) <= c.room()) {
+		w.fatalf("makes room where there is some, or of who is next: %+v", d)
+	}
 	if o == w.next[d.GPU] && o.recent(m) && d.Why != ForHolder && d.Why != ForPlain {
 		w.fatalf("swaps out recent memory of who is next: %+v", d)
 	}
@@ -391,6 +399,8 @@ func (w *world) answer(number uint64) {
 	i := int(f.d.Offset / w.configs[f.d.GPU].Piece)
 	out := f.d.Kind == Out
 	switch {
+	case !out && f.used:
+		m.put(i, resident)
 	case result == Done && out, result != Done && !out && !f.d.Fresh:
 		m.put(i, host)
 	case result != Done && !out:
@@ -398,6 +408,7 @@ func (w *world) answer(number uint64) {
 	default:
 		m.put(i, resident)
 	}
+	w.cards[o.gpu].answer(m, i, out, result)
 	if result == Done {
 		w.moved += f.d.Bytes
 	}
@@ -407,6 +418,7 @@ func (w *world) answer(number uint64) {
 // lost forgets memory, and what is under way of it: nobody answers for that.
 func (w *world) lost(o *owner, m *memory) {
 	o.memory = slices.DeleteFunc(o.memory, func(other *memory) bool { return other == m })
+	w.cards[o.gpu].lose(m)
 	for number, f := range w.flights {
 		if f.d.Alloc == m.id {
 			delete(w.flights, number)

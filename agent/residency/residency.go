@@ -12,8 +12,9 @@
 //     holder that has no room else;
 //   - nothing is swapped out for others while the card, with what is to come, is used below the pressure threshold;
 //   - what a flow has on the card or under way is within its cap, but for what its kernels faulted in, which is said,
-//     and goes as often as moving may take its part of the time, and for a cap that was lowered, or plain memory that did
-//     not wait, until what is too much has been swapped out;
+//     and goes as often as moving may take its part of the time, for what its copies did without a lease, which is said and
+//     goes at once, and for a cap that was lowered, or plain memory that did not wait, until what is too much has been
+//     swapped out;
 //   - host memory for all movable memory is set aside when it is allocated, so no swap-out fails for want of it;
 //   - a process may end between any two events: what it had is gone from all sums, and answers for it are ignored.
 //
@@ -44,7 +45,7 @@ const (
 	Ready
 	// Admit: there is room for the plain memory that was asked for with Need.
 	Admit
-	// Over: kernels have faulted in memory so that the flow is above its cap, by Bytes. Said once until it is below.
+	// Over: kernels or copies have faulted in memory so that the flow is above its cap, by Bytes. Said once until it is below.
 	Over
 	// Apart: the recent memory of the flows that are active does not fit the card together, so their leases are to be
 	// exclusive, with a quantum and a threshold of Quantum, which keep moving within its part of the time. 1 where that
@@ -66,6 +67,7 @@ const (
 	ForPlain                 // plain memory is about to be taken
 	ForIdle                  // the flow has been idle for longer than usual, and the card is under pressure
 	ForDrain                 // the flow's swap is being turned off
+	ForRoom                  // the flow's own copies, without a lease, have left no room on the card
 )
 
 // Decision is one thing to do or to know.
@@ -118,6 +120,7 @@ type gpu struct {
 	rests    heap       // allocations that rest
 	sleepers []*process // that rest
 	hinted   hint
+	arrivals arrivals
 }
 
 // New makes a node whose movable memory may take host bytes at most, with a GPU for each configuration.
@@ -128,7 +131,9 @@ func New(host int64, configs ...Config) (*Node, error) {
 		if err := config.check(i); err != nil {
 			return nil, err
 		}
-		n.gpus = append(n.gpus, &gpu{node: n, index: i, config: config, stamp: 1, rests: heap{which: rests}})
+		g := &gpu{node: n, index: i, config: config, stamp: 1, rests: heap{which: rests}}
+		g.arrivals.begin()
+		n.gpus = append(n.gpus, g)
 	}
 	return n, nil
 }

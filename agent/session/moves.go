@@ -258,8 +258,8 @@ func (v *conversation) ofMoves(gpu uint32, say func(*swaps.Member, int64) error)
 func (n *Node) tellMoves(e swaps.Event) {
 	c, amount := e.Owner.(*container), size(e.Bytes)
 	text := map[string]string{
-		swaps.EventOver: "its kernels have fetched memory so that it has " + amount + " more there than its cap; as much is " +
-			"swapped out, as often as moving may take its part of the time: do its kernels use more than the cap (inspect, OVER-CAP)?",
+		swaps.EventOver: "its kernels or copies have fetched memory so that it has " + amount + " more there than its cap; as much is " +
+			"swapped out, as often as moving may take its part of the time: do they use more than the cap (inspect, OVER-CAP)?",
 		swaps.EventSlow: "its turn has begun while " + amount + " of its memory were not there yet, since nothing more came: " +
 			"its kernels fetch them page by page",
 		swaps.EventSilent: "this process does not move memory that it is asked to: is it stopped? Its memory stays where it is " +

@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -206,50 +205,4 @@ func TestSwapIsTurnedOn(t *testing.T) {
 	p.OK("fill 1 1")
 	p.OK("use 1 2")
 	comparePieces(t, p, 2)
-}
-
-// Plain memory that does not fit beside a program's own movable memory waits until that has gone: in no sample of the
-// machine's books, one each few milliseconds, does the program have more on the card than its cap.
-func TestSwapPlainMemoryWaitsForRoom(t *testing.T) {
-	t.Parallel()
-	n := swapNode(t, "")
-	p := swapper(t, n, "waits", 8) // 64 MiB: all of its cap
-	usePieces(p, 8, 2)
-	if got := onCard(n, p); got < 56*swapMiB {
-		t.Fatalf("%d bytes lie on the card", got)
-	}
-	done, most, longest, samples := make(chan struct{}), int64(0), time.Duration(0), 0
-	var sampled sync.WaitGroup
-	sampled.Go(func() {
-		var since time.Time // when it was first seen above its cap
-		for {
-			process, _ := n.Card(0).Process(p.PID())
-			above := process.AllocatedBytes + process.Managed.ResidentBytes - 64*swapMiB
-			now := time.Now()
-			switch {
-			case above <= swapMiB: // a context's few bytes, and what is rounded up
-				since = time.Time{}
-			case since.IsZero():
-				since = now
-			default:
-				longest = max(longest, now.Sub(since))
-			}
-			most, samples = max(most, above), samples+1
-			select {
-			case <-done:
-				return
-			case <-time.After(3 * time.Millisecond):
-			}
-		}
-	})
-	for range 24 {
-		p.OK("alloc %d", swapMiB) // too small to move
-		time.Sleep(5 * time.Millisecond)
-	}
-	close(done)
-	sampled.Wait()
-	if longest > 10*time.Millisecond || samples < 3 {
-		t.Errorf("above its cap for %s, by %d bytes at most, in %d samples", longest, most, samples)
-	}
-	comparePieces(t, p, 8)
 }

@@ -51,7 +51,7 @@ type Event struct {
 
 // The kinds of events.
 const (
-	// EventOver: kernels have fetched memory so that the container is above its cap, by Bytes.
+	// EventOver: kernels or copies have fetched memory so that the container is above its cap, by Bytes.
 	EventOver = "over-cap"
 	// EventSlow: a gate was opened before the memory was in place, Bytes of which lacked.
 	EventSlow = "swap-slow"

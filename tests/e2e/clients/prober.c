@@ -14,6 +14,8 @@
 //   check NUMBER SEED    how many bytes are not as filled
 //   use NUMBER TIMES     so many kernels of 1 ms on all of it, and waits
 //   copy WAY TO FROM     see prober.h
+//   set NUMBER           sets all of it, and waits
+//   push NUMBER          copies to all of it from the host, in one of four streams; no wait
 //   open FILE            dlopen
 //   and those of prober_ask.c, with a NUMBER, and of prober_many.c
 #define _GNU_SOURCE

@@ -130,7 +130,28 @@ static void ask_batch(const struct memory *memory) {
     prober_answer(cuStreamBatchMemOp_v2(NULL, 1, &op, 0));
 }
 
+// ---- Uses of all of it that are no kernels ----
+
+static void set(const struct memory *memory) {
+    CUresult code = cuMemsetD8_v2(memory->at, 7, memory->bytes);
+    prober_answer(code ? code : cuCtxSynchronize());
+}
+
+// A copy from the host in one of four streams, in turn, that nobody waits for.
+static void push(const struct memory *memory) {
+    static CUstream streams[4];
+    static char block[1 << 20];
+    static unsigned turn;
+    CUstream *stream = &streams[turn++ % 4];
+    CUresult code = *stream ? CUDA_SUCCESS : cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+    for (size_t from = 0; from + sizeof(block) <= memory->bytes && !code; from += sizeof(block))
+        code = cuMemcpyHtoDAsync_v2(memory->at + from, block, sizeof(block), *stream);
+    prober_answer(code);
+}
+
 const struct prober_command prober_asks[] = {
+    {"set", set},
+    {"push", push},
     {"attributes", ask_attributes},
     {"legacy", ask_legacy},
     {"range", ask_range},
