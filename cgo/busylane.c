@@ -139,6 +139,7 @@ static void give_lane(struct weir_busy *busy, struct weir_busy_lane *lane, uintp
     WEIR_PUT(lane->nudged, 0);
     WEIR_PUT(lane->mark_at_ns, 0);
     lane->place_ns = 0;
+    lane->begun_done = UINT64_MAX;
     lane->muted = 0;
     memset(lane->recent, 0, sizeof(lane->recent));
     lane->waits = lane->shy = lane->owed = 0;

@@ -61,6 +61,8 @@ static uint64_t done_of(const struct weir_busy_lane *lane) {
 // How many launches of a lane, of which nothing was expected, may not be done.
 static uint64_t blind_of(const struct weir_busy_lane *lane) {
     uint64_t blind = WEIR_GET(lane->blind), done = done_of(lane);
+    uint64_t launches = WEIR_GET(lane->launches);
+    blind = blind < launches ? blind : launches;  // it may be ahead of what was launched
     return blind > done ? blind - done : 0;
 }
 

@@ -166,7 +166,6 @@ static inline CUresult launch_quick(cuGraphLaunch_fn *real, CUgraphExec exec, CU
                 !weir_quick_begin(&quick, stream, per_thread, (uint64_t)(uintptr_t)exec, 0, 0),
             0))
         return launch_slow(real, exec, stream, per_thread);
-    weir_used_any();
     return weir_quick_end(&quick, real(exec, stream));
 }
 

@@ -227,6 +227,7 @@ static int to_tell(struct weir_swap *swap) {
     if (swap->told.count && swap->told_on == swap->connection)
         return 1;
     swap->told_on = swap->connection;
+    swap->told.count = 0;  // what another connection was to hear
     return swap->gone && gather(swap, &swap->told);
 }
 

@@ -80,8 +80,11 @@ static uint64_t expected_ns(const struct weir_mover *mover, const struct weir_mo
 // A piece has gone, so the next use of its allocation is new: it brings that back. So may one have
 // that was told since the piece was given, and is told again once the agent knows that it went.
 // Lock held.
-static void gone(struct weir_movable *movable, const struct weir_moving *item) {
+static void gone(struct weir_swap *swap, struct weir_movable *movable,
+                 const struct weir_moving *item) {
     movable->used |= movable->told_ns >= item->given_ns;
+    if (movable->used)
+        __atomic_fetch_or(&swap->used_some, 1ull << movable->gpu, __ATOMIC_RELAXED);
     if (movable->named)
         movable->told_ns = 0;
 }
@@ -91,7 +94,7 @@ static void moved(struct weir_swap *swap, const struct weir_moving *item) {
     struct weir_movable *movable = weir_movable_at(swap, item->number);
     uint64_t end = item->offset + item->bytes;
     if (weir_moving_way(item))
-        gone(movable, item);
+        gone(swap, movable, item);
     if (weir_moving_way(item) && movable->here_bytes > item->offset)
         movable->here_bytes = item->offset;
     else if (!weir_moving_way(item) && item->offset <= movable->here_bytes &&

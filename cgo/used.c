@@ -142,6 +142,8 @@ void weir_used_graph_slow(struct weir_swap *swap, struct weir_busy_lane *lane, C
         return;
     const struct weir_graph_used *list = weir_graph_used_of(swap, exec);
     int known = list && !list->unknown;
+    if (known)
+        __atomic_store_n(&swap->launched, UINT64_MAX, __ATOMIC_RELAXED);
     for (uint32_t i = 0; known && i < list->count; i++)
         mark_word(swap, list->at[i], NULL);
     weir_unlock(&swap->state->lock);

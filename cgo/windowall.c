@@ -35,8 +35,10 @@ int weir_window_is_on(const struct weir_time *time, const struct weir_busy_lane 
 // What a lane has in flight, launches of which nothing was expected included.
 static uint64_t flight_of(struct weir_time *time, uint32_t gpu, const struct weir_busy_lane *lane) {
     uint64_t done = WEIR_GET(lane->done), blind = WEIR_GET(lane->blind);
-    if (done >= WEIR_GET(lane->launches))
+    uint64_t launches = WEIR_GET(lane->launches);
+    if (done >= launches)
         return 0;
+    blind = blind < launches ? blind : launches;  // it may be ahead of what was launched
     return weir_window_in_flight(lane) +
            (blind > done ? (blind - done) * weir_window_guess(time, gpu, WEIR_GET(lane->last)) : 0);
 }
