@@ -26,8 +26,8 @@ func (e *exits) hunger(c *container, missing uint64, always bool) bool {
 	}
 	if _, waits := e.hungry[c]; !waits {
 		e.hungry[c] = time.Now()
+		e.wake()
 	}
-	e.wake()
 	return true
 }
 

@@ -40,6 +40,7 @@ func (c *container) grant(w *waiter) *abi.Verdict {
 	case len(c.waiting)+int(c.unsent.Load()) > waitersMax:
 		l.Lower(w.s.holder(), bytes)
 		c.settleAsk(gpu, ask)
+		c.show(gpu)
 		c.refuse(w, fmt.Sprintf("%d requests of its container wait already for memory to be swapped out", waitersMax))
 		return c.overCapVerdict(w)
 	}
@@ -55,7 +56,11 @@ func (c *container) need(gpu int, bytes uint64) (ask uint64, there bool) {
 	if c.moves == nil {
 		return 0, true
 	}
-	c.node.time.do(func(now int64) { ask, there = c.moves.Need(now, gpu, int64(bytes)) })
+	c.shown[gpu] = c.plain(gpu) - bytes // credit may have been recalled for it
+	c.node.time.do(func(now int64) {
+		c.moves.Plain(now, gpu, int64(c.shown[gpu]))
+		ask, there = c.moves.Need(now, gpu, int64(bytes))
+	})
 	return ask, there
 }
 
@@ -93,6 +98,9 @@ func (c *container) endWait(w *waiter, s *session) {
 	ask := w.ask
 	w.ask = 0
 	c.settleAsk(gpu, ask)
+	if s == nil && !c.closed {
+		c.show(gpu)
+	}
 }
 
 // roomMade is told that there is room for a request that waits. Called under the keeper's mutex.
@@ -104,22 +112,26 @@ func (n *Node) roomMade(owner any, gpu int, ask uint64) {
 func (c *container) endRoom(gpu int, ask uint64, made bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return // the agent stops: the container's page is gone, or about to go
+	}
 	i := slices.IndexFunc(c.waiting, func(w *waiter) bool { return w.ask == ask && int(w.request.Gpu) == gpu })
 	if i < 0 {
 		return // its connection has ended, or it has been answered
 	}
 	w := c.waiting[i]
 	c.waiting = slices.Delete(c.waiting, i, i+1)
-	if made {
+	v, known := c.view(gpu)
+	// Within its cap it lacks only room that others' memory takes: the driver makes that.
+	fits := known && v.Plain+v.Here+v.Coming+v.Going+int64(w.request.Bytes+w.spare) <= v.Cap
+	if made || fits {
 		c.endWait(w, w.s)
 		c.sendLater(w, c.handOut(w))
 		return
 	}
 	c.endWait(w, nil)
-	v, _ := c.view(gpu)
 	c.refuse(w, fmt.Sprintf("%s of its own memory that can be swapped out are on the card, and did not make room under its cap "+
 		"within %s; is one of its processes stopped (swap-silent)?", size(v.Here+v.Coming+v.Going), c.node.roomWait()))
-	c.show(gpu)
 	c.sendLater(w, c.overCapVerdict(w))
 	c.retryWaiting()
 }

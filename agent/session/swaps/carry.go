@@ -67,7 +67,9 @@ func (t *Table) begin(d residency.Decision) {
 	t.lastMove = max(t.lastMove, d.Move)
 	m, a := t.members[d.Session], t.allocs[d.Alloc]
 	if m == nil || a.member != m || m.process == nil || m.silent() {
-		t.carry(t.node.Rest(t.now, d.Session, residency.Never))
+		if m == nil || m.process == nil || m.silent() { // else the allocation is just being freed
+			t.carry(t.node.Rest(t.now, d.Session, residency.Never))
+		}
 		t.carry(t.node.Moved(t.now, d.Move, residency.Failed))
 		return
 	}

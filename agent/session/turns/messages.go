@@ -93,7 +93,10 @@ func (m *Member) Idle(now int64, w Message) {
 		return
 	}
 	if gap := m.c.linger(w.GPU); gap > 0 {
-		m.places[w.GPU].gapUntil, m.c.seats[w.GPU].gaps = t.now+gap, true
+		if p := &m.places[w.GPU]; p.gapUntil == 0 { // said again, it lasts no longer
+			p.gapUntil = t.now + gap
+		}
+		m.c.seats[w.GPU].gaps = true
 		return
 	}
 	t.told(m, w.GPU)
