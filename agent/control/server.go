@@ -50,24 +50,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		IdleTimeout:       idleTimeMax,
 		MaxHeaderBytes:    headerBytesMax,
 	}
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		cancel() // wakes those who wait for events
-		limit, release := context.WithTimeout(context.Background(), shutdownTimeMax)
-		defer release()
-		if server.Shutdown(limit) != nil {
-			server.Close()
-		}
-	})
-	err := server.Serve(listener)
-	if !stop() {
-		<-ended
+	server.RegisterOnShutdown(cancel) // wakes those who wait for events
+	if err := ServeUntil(ctx, server, listener); err != nil {
+		return fmt.Errorf("serving the control socket: %w", err)
 	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serving the control socket: %w", err)
+	return nil
 }
 
 func (s *Server) handler() http.Handler {

@@ -5,7 +5,6 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"weir/agent/control"
 )
 
 // Path is where metrics are served.
@@ -23,12 +24,11 @@ const Path = "/metrics"
 
 // Limits of the server: who is slower is cut off, who is too many waits, or is told so.
 const (
-	connectionsMax  = 32
-	scrapesMax      = 4
-	headerBytesMax  = 8 << 10
-	scrapeTimeMax   = 10 * time.Second
-	idleTimeMax     = 2 * time.Minute
-	shutdownTimeMax = time.Second
+	connectionsMax = 32
+	scrapesMax     = 4
+	headerBytesMax = 8 << 10
+	scrapeTimeMax  = 10 * time.Second
+	idleTimeMax    = 2 * time.Minute
 )
 
 // Listen takes an address, as weir.toml's metrics_listen has it.
@@ -47,23 +47,10 @@ func Serve(ctx context.Context, listener net.Listener, source Source, log *slog.
 		ReadHeaderTimeout: scrapeTimeMax, ReadTimeout: scrapeTimeMax, WriteTimeout: 2 * scrapeTimeMax,
 		IdleTimeout: idleTimeMax, MaxHeaderBytes: headerBytesMax,
 	}
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		limit, release := context.WithTimeout(context.Background(), shutdownTimeMax)
-		defer release()
-		if server.Shutdown(limit) != nil {
-			server.Close()
-		}
-	})
-	err := server.Serve(listener)
-	if !stop() {
-		<-ended
+	if err := control.ServeUntil(ctx, server, listener); err != nil {
+		return fmt.Errorf("serving metrics: %w", err)
 	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serving metrics: %w", err)
+	return nil
 }
 
 func handler(source Source, log *slog.Logger) http.Handler {

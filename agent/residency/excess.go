@@ -1,11 +1,11 @@
 package residency
 
 // Flows above their cap by faults. What copies without a lease have brought goes at once, each time: they move the same bytes
-// over the link themselves, so what goes for them takes no more of it than they do. Kernels that use more than it have all of it on the card while they run, whatever is
-// decided. It goes again, but not at once each time: a holder whose kernels fetch again what has just gone would move the
-// same memory to and fro for ever. After as many bytes have gone as were above, the next ones wait until that took its part
-// of the time at most. Until then the flow is above its cap, which Over has said. Who does not hold the GPU, and who has asked for
-// plain memory, does not wait.
+// over the link themselves, so what goes for them takes no more of it than they do. Kernels that use more than the cap have
+// all of it on the card while they run, whatever is decided. It goes again, but not at once each time: a holder whose kernels
+// fetch again what has just gone would move the same memory to and fro for ever. After as many bytes have gone as were above,
+// the next ones wait until that took its part of the time at most. Until then the flow is above its cap, which Over has said.
+// Who does not hold the GPU, and who has asked for plain memory, does not wait.
 
 // excess is how that stands for one flow.
 type excess struct {

@@ -4,10 +4,7 @@ package store
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 )
@@ -39,18 +36,8 @@ type ContextSizes struct {
 // measured again.
 func LoadContextSizes(dir string) (*ContextSizes, error) {
 	c := &ContextSizes{path: filepath.Join(dir, "contexts.json")}
-	text, err := os.ReadFile(c.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil
-	}
 	var file contextsFile
-	if err == nil {
-		err = json.Unmarshal(text, &file)
-	}
-	if err == nil && file.Schema != contextsSchema {
-		err = fmt.Errorf("schema %d, where this version knows %d", file.Schema, contextsSchema)
-	}
-	if err != nil {
+	if err := readKept(c.path, contextsSchema, &file); err != nil {
 		return c, fmt.Errorf("reading what contexts take from %s: %w", c.path, err)
 	}
 	for _, s := range file.Sizes {

@@ -5,10 +5,7 @@ package store
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -45,18 +42,8 @@ type Exporters struct {
 // error says so, and the result is usable all the same: what was in it is learned again, at one failing export each.
 func LoadExporters(dir string) (*Exporters, error) {
 	e := &Exporters{path: filepath.Join(dir, "exporters.json")}
-	text, err := os.ReadFile(e.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return e, nil
-	}
 	var file exportersFile
-	if err == nil {
-		err = json.Unmarshal(text, &file)
-	}
-	if err == nil && file.Schema != exportersSchema {
-		err = fmt.Errorf("schema %d, where this version knows %d", file.Schema, exportersSchema)
-	}
-	if err != nil {
+	if err := readKept(e.path, exportersSchema, &file); err != nil {
 		return e, fmt.Errorf("reading which programs export memory from %s: %w", e.path, err)
 	}
 	e.known = file.Executables[max(0, len(file.Executables)-ExportersMax):]
